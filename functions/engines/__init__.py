@@ -1,0 +1,1 @@
+"""What functions run on: one package per engine, each importing its library only inside a worker."""

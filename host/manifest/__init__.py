@@ -1,0 +1,7 @@
+"""The manifest: one YAML file that declares one served model; its type, its parser and its JSON schema."""
+
+from host.manifest.document import Document, read
+from host.manifest.schema import schema
+from host.manifest.spec import Duration, Manifest, Queue, load
+
+__all__ = ("Document", "Duration", "Manifest", "Queue", "load", "read", "schema")

@@ -1,0 +1,1 @@
+"""The pytest plug-in for authors of functions: fixtures that open one function, without a server."""
