@@ -1,0 +1,128 @@
+"""A stream of answers as server-sent events: no status before the first answer, comments while one waits.
+
+It knows frames and clients that leave, and nothing of what the answers mean: a renderer turns them into frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+from litestar import Request, Response
+from litestar.types import Receive, Scope, Send
+
+from host.errors import ColdframeError
+from host.function import Stream
+from host.http.errors import error_object, internal
+
+A_contra = TypeVar("A_contra", contravariant=True)
+A = TypeVar("A")
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = 10.0
+"""Seconds without news after which a comment is sent; before the first one, errors still get their own status."""
+
+
+class Renderer(Protocol[A_contra]):
+    """Turns answers into frames of one wire format; a fresh one for each response, so it may keep state."""
+
+    def __call__(self, answer: A_contra) -> Iterable[bytes]:
+        """Return the frames of one answer, each as `frame` makes them."""
+
+    def end(self) -> Iterable[bytes]:
+        """Return the frames that follow the last answer of a stream that ended well, `DONE` included if wanted."""
+
+
+def frame(data: bytes | msgspec.Struct | dict[str, Any], event: str | None = None) -> bytes:
+    """Return one server-sent event with `data` as its JSON (bytes are JSON already)."""
+    text = data if isinstance(data, bytes) else msgspec.json.encode(data)
+    head = f"event: {event}\n".encode() if event else b""
+    return head + b"data: " + text + b"\n\n"
+
+
+class EventStream(Response[Any], Generic[A]):
+    """The response a handler returns for `stream: true`: `return EventStream(host.stream(...), Renderer())`.
+
+    The first answer is awaited before the status is sent, so what is wrong with the request, the queue or the load
+    gets its own status. After `KEEP_ALIVE` seconds the stream opens with a comment, and an error becomes one
+    `data: {"error": …}` frame and `[DONE]`.
+    """
+
+    def __init__(self, stream: Stream[A], renderer: Renderer[A]) -> None:
+        super().__init__(content=None, media_type="text/event-stream")
+        self._stream = stream
+        self._renderer = renderer
+
+    def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the ASGI application that sends this response."""
+        return self._send
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._pump(_Wire(send))
+        finally:
+            await self._stream.aclose()
+
+    async def _pump(self, wire: _Wire) -> None:
+        try:
+            while True:
+                found, answer = await self._next(wire)
+                if not found:
+                    break
+                await wire.write(b"".join(self._renderer(answer)))
+            await wire.write(b"".join(self._renderer.end()))
+        except Exception as error:
+            if not wire.open:
+                raise
+            shown = error if isinstance(error, ColdframeError) else internal(error)
+            await wire.write(frame({"error": error_object(shown)}) + DONE)
+        await wire.end()
+
+    async def _next(self, wire: _Wire) -> tuple[bool, Any]:
+        """Return (True, answer), or (False, None) at the end; comments are sent while nothing comes."""
+        pending = asyncio.ensure_future(anext(self._stream, _END))
+        try:
+            while not (await asyncio.wait({pending}, timeout=KEEP_ALIVE))[0]:
+                await wire.write(b": loading " + self._stream.stage().encode() + b"\n\n")
+        except BaseException:
+            pending.cancel()
+            await asyncio.gather(pending, return_exceptions=True)
+            raise
+        answer = pending.result()
+        return answer is not _END, answer
+
+
+_END: Any = object()
+
+
+class _Wire:
+    """The sending side: the status goes out with the first bytes."""
+
+    _HEADERS = (
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
+    )
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.open = False
+
+    async def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self.open:
+            self.open = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._HEADERS)})
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        if not self.open:
+            self.open = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._HEADERS)})
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+__all__ = ("DONE", "EventStream", "Renderer", "Request", "frame")
