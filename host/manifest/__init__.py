@@ -1,7 +1,8 @@
 """The manifest: one YAML file that declares one served model; its type, its parser and its JSON schema."""
 
 from host.manifest.document import Document, read
+from host.manifest.duration import Duration, seconds
 from host.manifest.schema import schema
-from host.manifest.spec import Duration, Manifest, Queue, load
+from host.manifest.spec import Manifest, Queue, load
 
-__all__ = ("Document", "Duration", "Manifest", "Queue", "load", "read", "schema")
+__all__ = ("Document", "Duration", "Manifest", "Queue", "load", "read", "schema", "seconds")

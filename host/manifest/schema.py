@@ -1,53 +1,121 @@
-"""The JSON schema of manifests, for editors; made from the type, with each key's docstring as its description."""
+"""The JSON schema of manifests, for editors; made from the types, with each key's docstring as its description."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from host.manifest.spec import Manifest, Queue
+from host.manifest.spec import Manifest
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(options: Mapping[str, type[msgspec.Struct]] | None = None) -> dict[str, Any]:
-    """Return the JSON schema; `options` maps engine names to the Structs of their `options`."""
-    structs: list[type[msgspec.Struct]] = [Manifest, Queue, *(options or {}).values()]
-    _, components = msgspec.json.schema_components(structs)
-    for struct in structs:
-        for key, text in docs(struct).items():
-            components[struct.__name__]["properties"][key]["description"] = text
-    root = components.pop("Manifest")
-    if options:
-        anyway = [{"$ref": f"#/$defs/{struct.__name__}"} for struct in options.values()]
-        root["properties"]["options"]["anyOf"] = anyway
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "coldframe manifest",
-        **_local(root),
-        "$defs": _local(components),
-    }
+def schema(options: Mapping[str, type[msgspec.Struct]] | None = None, tasks: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of a manifest, draft 2020-12.
+
+    `options` maps engine names to the Structs of their `options`; `tasks` are the words that `task` takes. Without
+    them, both are left open.
+    """
+    structs = dict(options or {})
+    references, components = msgspec.json.schema_components([Manifest, *structs.values()])
+    for struct in _reached([Manifest, *structs.values()]):
+        (reference,), _ = msgspec.json.schema_components([struct])
+        _describe(components.get(_name(reference), {}), struct)
+    root = components.pop(_name(references[0]))
+    keys = root["properties"]
+    keys["name"].pop("default")
+    if tasks:
+        keys["task"]["enum"] = sorted(set(tasks))
+    if structs:
+        keys["engine"] = {"enum": ["auto", *sorted(structs)], **_kept(keys["engine"], "default", "description")}
+        root["allOf"] = [_choice(name, reference) for name, reference in zip(structs, references[1:], strict=True)]
+        keys["options"]["anyOf"] = [*references[1:], {"type": "null"}]
+    return {"$schema": DRAFT, **root, "title": "coldframe manifest", "$defs": components}
 
 
-def docs(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Return field -> the docstring that stands below it in the class's source."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(struct)))
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-    found = {}
-    for field, text in zip(body, body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-                found[field.target.id] = " ".join(text.value.value.split())
+def docs(struct: type) -> dict[str, str]:
+    """Return field -> the docstring that stands below it in the class's source or in that of a base.
+
+    A module without source, which packagers sometimes ship, has none.
+    """
+    found: dict[str, str] = {}
+    for base in reversed([cls for cls in struct.__mro__ if cls not in (object, msgspec.Struct)]):
+        found |= _docs(base)
     return found
 
 
-def _local(value: Any) -> Any:
-    """Return the schema with msgspec's default reference paths pointing into `$defs`."""
-    if isinstance(value, dict):
-        return {key: _local(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_local(item) for item in value]
-    return value
+def _docs(cls: type) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    found = {}
+    for field, text in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match text:
+                case ast.Expr(value=ast.Constant(value=str(words))):
+                    found[field.target.id] = " ".join(words.split())
+    return found
+
+
+def _describe(component: dict[str, Any], struct: type[msgspec.Struct]) -> None:
+    """Give the Struct's component its docstrings, and say what the parser does: no other keys, null is absent."""
+    texts = docs(struct)
+    component["additionalProperties"] = False
+    if struct is msgspec.Struct:
+        component["description"] = "This engine has no options."
+    for field in msgspec.structs.fields(struct):
+        key = component["properties"][field.encode_name]
+        if not field.required:
+            key = component["properties"][field.encode_name] = _or_null(key)
+        if field.name in texts:
+            key["description"] = texts[field.name]
+
+
+def _or_null(key: dict[str, Any]) -> dict[str, Any]:
+    found = {name: [*value, None] if name == "enum" else value for name, value in key.items()}
+    if "$ref" in found:
+        return {**_kept(found, "default", "description"), "anyOf": [{"$ref": found["$ref"]}, {"type": "null"}]}
+    if "anyOf" in found:
+        found["anyOf"] = [*(member for member in found["anyOf"] if member != {"type": "null"}), {"type": "null"}]
+    if "type" in found:
+        kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
+        found["type"] = [*kinds, *([] if "null" in kinds else ["null"])]
+    return found
+
+
+def _choice(engine: str, reference: dict[str, Any]) -> dict[str, Any]:
+    """Return the rule that a manifest which names this engine has this engine's options."""
+    named = {"properties": {"engine": {"const": engine}}, "required": ["engine"]}
+    return {"if": named, "then": {"properties": {"options": {"anyOf": [reference, {"type": "null"}]}}}}
+
+
+def _reached(structs: Sequence[type[msgspec.Struct]]) -> list[type[msgspec.Struct]]:
+    """Return the Structs and every Struct that a field of theirs holds, each once."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting: list[Any] = [msgspec.inspect.type_info(struct) for struct in structs]
+    while waiting:
+        info = waiting.pop()
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls in found:
+                continue
+            found[info.cls] = None
+            waiting += [field.type for field in info.fields]
+        waiting += [*getattr(info, "types", ())]
+        waiting += [getattr(info, name) for name in ("type", "item_type", "value_type") if hasattr(info, name)]
+    return list(found)
+
+
+def _name(reference: dict[str, Any]) -> str:
+    return str(reference["$ref"]).rpartition("/")[2]
+
+
+def _kept(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value[name] for name in names if name in value}

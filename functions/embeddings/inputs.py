@@ -1,0 +1,86 @@
+"""A request's inputs, checked item by item: what is wrong is told with its index. It knows no model."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
+from host.errors import InvalidRequest, UnsupportedParameter
+
+FORMATS = ("float", "base64")
+QUERY = ("query", "search_query")
+DOCUMENT = ("document", "search_document", "passage")
+
+
+def check(request: EmbeddingsRequest) -> None:
+    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
+    listed(request.input)
+    if request.encoding_format not in (None, *FORMATS):
+        raise InvalidRequest(
+            f"encoding_format must be 'float' or 'base64', got {request.encoding_format!r}", param="encoding_format"
+        )
+    if request.dimensions is not None and request.dimensions < 1:
+        raise InvalidRequest(f"dimensions must be at least 1, got {request.dimensions}", param="dimensions")
+    if request.input_type is not None:
+        if request.input_type not in QUERY + DOCUMENT:
+            raise InvalidRequest(
+                f"input_type must be 'query' or 'document', got {request.input_type!r}", param="input_type"
+            )
+        if request.prompt_name is not None:
+            raise UnsupportedParameter("set prompt_name or input_type, not both", param="prompt_name")
+
+
+def listed(given: str | list[Any]) -> list[str] | list[list[int]]:
+    """Return the inputs as a list of texts or a list of lists of token ids; raises `InvalidRequest`."""
+    if isinstance(given, str):
+        given = [given]
+    if not given:
+        raise InvalidRequest("input is an empty list: send at least one text", param="input")
+    if _is_int(given[0]):
+        given = [_ids(given, "input")]
+    elif len(given) > INPUTS_MAX:
+        raise InvalidRequest(f"input has {len(given)} items, at most {INPUTS_MAX} are taken at once", param="input")
+    elif isinstance(given[0], str):
+        _check_texts(given)
+    elif isinstance(given[0], list):
+        given = [_ids(item, f"input[{at}]") for at, item in enumerate(given)]
+    else:
+        raise _wrong("input[0]", given[0], "a text, a token id or a list of token ids")
+    return cast("list[str] | list[list[int]]", given)
+
+
+def _check_texts(given: list[Any]) -> None:
+    for at, item in enumerate(given):
+        if not isinstance(item, str):
+            raise _wrong(f"input[{at}]", item, "a text, like input[0]")
+        if not item:
+            raise InvalidRequest(f"input[{at}] is an empty text", param=f"input[{at}]")
+
+
+def _ids(given: Any, place: str) -> list[int]:
+    if not isinstance(given, list):
+        raise _wrong(place, given, "a list of token ids, like input[0]")
+    if not given:
+        raise InvalidRequest(f"{place} is an empty list of token ids", param=place)
+    try:
+        found = msgspec.convert(given, list[int], strict=True)
+    except msgspec.ValidationError:
+        at = next(at for at, item in enumerate(given) if not _is_int(item))
+        raise _wrong(f"{place}[{at}]", given[at], "a token id, like the items before it") from None
+    if min(found) < 0:
+        at = next(at for at, item in enumerate(found) if item < 0)
+        raise InvalidRequest(f"{place}[{at}] is {found[at]}: token ids are not negative", param=f"{place}[{at}]")
+    return found
+
+
+def _is_int(item: Any) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool)
+
+
+def _wrong(place: str, item: Any, right: str) -> InvalidRequest:
+    names = {"str": "a text", "int": "a number", "float": "a number with a fraction", "NoneType": "null"}
+    names |= {"bool": "true or false", "dict": "an object", "list": "a list"}
+    got = names.get(type(item).__name__, type(item).__name__)
+    return InvalidRequest(f"{place} must be {right}, got {got}", param=place)

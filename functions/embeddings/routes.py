@@ -1,0 +1,24 @@
+"""The HTTP face of the embeddings function: OpenAI's request in, OpenAI's JSON out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import Response, post
+from litestar.params import Dependency
+
+from functions.embeddings.api import EMBED, EmbeddingsRequest
+from functions.embeddings.inputs import check
+from functions.embeddings.render import render
+from host.function import Host
+
+
+@post(["/v1/embeddings", "/embeddings"], status_code=200, summary="Create embeddings", tags=["embeddings"])
+async def create_embeddings(
+    data: EmbeddingsRequest, host: Annotated[Host, Dependency(skip_validation=True)]
+) -> Response[bytes]:
+    """Return a vector for each input, in their order."""
+    check(data)
+    vectors = await host.call(data.model, EMBED, data)
+    body = await render(vectors, model=data.model, base64=data.encoding_format == "base64")
+    return Response(body, media_type="application/json")

@@ -1,0 +1,24 @@
+"""The engine `llama`: GGUF files on llama.cpp. This page only registers it; the library is imported in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from functions.engines.llama.options import LlamaOptions
+from host.function import Engine
+from host.hooks import hookimpl
+
+ENGINE = Engine(
+    name="llama",
+    summary="GGUF files on llama.cpp, with continuous batching and shared prefixes",
+    requires=("llama_cpp", "jinja2", "numpy"),
+    preload=("functions.engines.llama.instance",),
+    suffixes=(".gguf",),
+    options=LlamaOptions,
+)
+
+
+@hookimpl
+def coldframe_engines() -> Sequence[Engine]:
+    """Register the engine."""
+    return (ENGINE,)

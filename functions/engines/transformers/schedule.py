@@ -1,0 +1,133 @@
+"""Which items are computed next: those of all jobs in one list sorted by length, and the choice of a slice of it.
+
+Turns keep it fair: the oldest job is in every second batch at least, and otherwise the job with the least left leads.
+So a request of thousands holds a short one up for the batch that is running and no longer, and is itself never starved.
+It knows lengths, and neither threads, models nor what an item is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Job(Generic[T, R]):
+    """The items of one request, and their results as they come, in the request's order.
+
+    `done` is called once, from any thread: with None when all results are there, or with what went wrong.
+    """
+
+    __slots__ = ("batch", "done", "left", "results", "tokens", "waiting")
+
+    def __init__(self, count: int, done: Callable[[BaseException | None], None]) -> None:
+        self.results: list[R | None] = [None] * count
+        self.done = done
+        self.left = count
+        """Results that are not there yet."""
+        self.waiting = 0
+        """Items not taken yet, and their tokens."""
+        self.tokens = 0
+        self.batch = 0
+        """The number of the batch that last took items of this job; 0 for none."""
+
+    def deliver(self, index: int, result: R) -> None:
+        """Keep the result of one item; the last one ends the job."""
+        self.results[index] = result
+        self.left -= 1
+        if self.left == 0:
+            self.done(None)
+
+
+class Entry(Generic[T, R]):
+    """One item that waits."""
+
+    __slots__ = ("index", "item", "job", "length")
+
+    def __init__(self, job: Job[T, R], index: int, item: T, length: int) -> None:
+        self.job = job
+        self.index = index
+        self.item = item
+        self.length = length
+
+
+class Schedule(Generic[T, R]):
+    """The waiting items. A batch has at most `budget` tokens, padding included, but always one item.
+
+    `overhead` is what starting a batch costs, in tokens: a batch ends before its padding costs more than a new one.
+    """
+
+    def __init__(self, budget: int, overhead: int) -> None:
+        self._budget = budget
+        self._overhead = overhead
+        self._entries: list[Entry[T, R]] = []
+        self._jobs: dict[Job[T, R], None] = {}
+        self._batch = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def jobs(self) -> list[Job[T, R]]:
+        """Return the jobs of which something waits, oldest first."""
+        return list(self._jobs)
+
+    def add(self, job: Job[T, R], items: Sequence[tuple[T, int]]) -> None:
+        """Let the items of a job wait, each with its length in tokens."""
+        self._jobs[job] = None
+        job.waiting = len(items)
+        job.tokens = sum(length for _, length in items)
+        self._entries.extend(Entry(job, index, item, length) for index, (item, length) in enumerate(items))
+        self._entries.sort(key=lambda entry: -entry.length)
+
+    def drop(self, job: Job[T, R]) -> None:
+        """Forget what waits of a job."""
+        if job in self._jobs:
+            del self._jobs[job]
+            self._entries = [entry for entry in self._entries if entry.job is not job]
+
+    def take(self) -> list[Entry[T, R]]:
+        """Remove and return the next batch, longest item first; empty when nothing waits."""
+        if not self._entries:
+            return []
+        leader = self._leader()
+        begin, end = self._slice(next(at for at, entry in enumerate(self._entries) if entry.job is leader))
+        batch = self._entries[begin:end]
+        del self._entries[begin:end]
+        self._batch += 1
+        for entry in batch:
+            job = entry.job
+            job.batch = self._batch
+            job.tokens -= entry.length
+            job.waiting -= 1
+            if job.waiting == 0:
+                del self._jobs[job]
+        return batch
+
+    def _leader(self) -> Job[T, R]:
+        oldest = next(iter(self._jobs))
+        if oldest.batch != self._batch:
+            return oldest
+        return min(self._jobs, key=lambda job: job.tokens)
+
+    def _slice(self, position: int) -> tuple[int, int]:
+        """Return the bounds of the batch around the entry at `position`: shorter ones first, then longer ones."""
+        entries = self._entries
+        begin, end = position, position + 1
+        longest, padding = entries[position].length, 0
+        while end < len(entries) and (end - begin + 1) * longest <= self._budget:
+            gap = longest - entries[end].length
+            if padding + gap > self._overhead:
+                break
+            padding += gap
+            end += 1
+        while begin > 0:
+            longer = entries[begin - 1].length
+            more = (longer - longest) * (end - begin)
+            if (end - begin + 1) * longer > self._budget or padding + more > self._overhead:
+                break
+            padding += more
+            longest = longer
+            begin -= 1
+        return begin, end

@@ -1,0 +1,109 @@
+"""Text to token ids with the model's fast tokenizer, in a thread of its own: neither the event loop's nor torch's.
+
+Ids come without padding and uncut, special tokens included; lengths are for the one who asked to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from functions.engines.transformers.folder import Folder
+from host.errors import LoadFailed
+
+Ids = npt.NDArray[np.int32]
+
+_SLICE = 64
+"""Texts encoded in one go, so that a request of thousands lets others in between."""
+
+
+class Tokenizer:
+    """A model's tokenizer; `lower` is for models that were trained on lower-cased text and do not say so themselves."""
+
+    def __init__(self, model: tokenizers.Tokenizer, *, lower: bool = False) -> None:
+        model.no_truncation()
+        model.no_padding()
+        self._model = model
+        self._lower = lower
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self.vocabulary = model.get_vocab_size(with_added_tokens=True)
+        """Number of token ids, special ones included."""
+        self.prefix, self.suffix = self._frame()
+
+    def _frame(self) -> tuple[list[int], list[int]]:
+        """Return the special tokens put before and after a text: the probe's ids with them, around those without."""
+        bare = self._model.encode("a", add_special_tokens=False).ids
+        full = self._model.encode("a").ids
+        for at in range(len(full) - len(bare) + 1):
+            if bare and full[at : at + len(bare)] == bare:
+                return full[:at], full[at + len(bare) :]
+        return [], []
+
+    async def encode(self, texts: Sequence[str]) -> list[Ids]:
+        """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
+        found: list[Ids] = []
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(texts), _SLICE):
+            found += await loop.run_in_executor(self._thread, self._encode, texts[start : start + _SLICE])
+        return found
+
+    def _encode(self, texts: Sequence[str]) -> list[Ids]:
+        if self._lower:
+            texts = [text.lower() for text in texts]
+        if len(texts) == 1:
+            return [np.array(self._model.encode(texts[0]).ids, dtype=np.int32)]
+        return [np.array(encoding.ids, dtype=np.int32) for encoding in self._model.encode_batch_fast(list(texts))]
+
+    def bare(self, text: str) -> list[int]:
+        """Return the ids of a short text without special tokens; blocking, for use while loading."""
+        return list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
+
+    def frame(self, ids: Sequence[int], before: Sequence[int] = ()) -> Ids:
+        """Return ids with the special tokens around them, and `before` in front; those already there are kept."""
+        content = list(ids)
+        head, tail = len(self.prefix), len(self.suffix)
+        if head + tail and content[:head] == self.prefix and content[len(content) - tail :] == self.suffix:
+            content = content[head : len(content) - tail]
+        return np.array([*self.prefix, *before, *content, *self.suffix], dtype=np.int32)
+
+    def cut(self, ids: Ids, limit: int) -> Ids:
+        """Return ids cut at their end to `limit` tokens, the closing special tokens kept."""
+        if len(ids) <= limit:
+            return ids
+        tail = len(self.suffix)
+        return np.concatenate([ids[: limit - tail], ids[len(ids) - tail :]])
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def load(folder: Folder, threads: int, *, lower: bool = False) -> Tokenizer:
+    """Return the folder's tokenizer, from `tokenizer.json` or made from the files of older ones by Transformers."""
+    # The library reads both before its first parallel call; without them it takes every core it sees.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
+    try:
+        if folder.has("tokenizer.json"):
+            return Tokenizer(tokenizers.Tokenizer.from_file(str(folder.path / "tokenizer.json")), lower=lower)
+        return Tokenizer(_converted(folder), lower=lower)
+    except LoadFailed:
+        raise
+    except Exception as error:
+        raise LoadFailed(f"the tokenizer cannot be read: {str(error).replace(str(folder.path), '…')}") from error
+
+
+def _converted(folder: Folder) -> tokenizers.Tokenizer:
+    from transformers import AutoTokenizer
+
+    made = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=False)
+    fast = getattr(made, "backend_tokenizer", None)
+    if not isinstance(fast, tokenizers.Tokenizer):
+        raise LoadFailed("tokenizer.json is missing, and Transformers cannot make a fast tokenizer of the other files")
+    return fast

@@ -1,0 +1,91 @@
+"""A model's weights from safetensors, as the architecture that `config.json` names; no code of the folder is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig
+from transformers.utils import logging
+
+from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.memory import out_of_memory, ran_out
+from host.errors import LoadFailed
+from host.function import Progress
+
+AUTO = "AutoModel"
+"""The model without a head; for encoder-decoders the encoder alone. Heads have auto classes of their own."""
+
+
+def load(
+    folder: Folder,
+    *,
+    auto: str = AUTO,
+    device: torch.device,
+    dtype: torch.dtype,
+    attention: str = "auto",
+    progress: Progress,
+    spare: Callable[[str], bool] = lambda name: False,
+) -> Any:
+    """Return the model in evaluation mode on its device. `auto` names Transformers' auto class.
+
+    `spare` says which weights may be missing from the files because nothing uses them. Raises `LoadFailed`, also when
+    other weights are missing and would be random, and `OutOfMemory`.
+    """
+    logging.disable_progress_bar()
+    total = folder.weights(dtype.itemsize)
+    progress("weights", 0, total)
+    config = _config(folder)
+    if auto == AUTO and getattr(config, "is_encoder_decoder", False):
+        auto = "AutoModelForTextEncoding"
+    try:
+        model, report = getattr(transformers, auto).from_pretrained(
+            str(folder.path),
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **({} if attention == "auto" else {"attn_implementation": attention}),
+        )
+        model = model.eval().requires_grad_(False).to(device)
+    except Exception as error:
+        raise _failed(error, folder) from error
+    missing = sorted(name for name in report["missing_keys"] if not spare(name))
+    wrong = sorted(str(key[0] if isinstance(key, tuple) else key) for key in report["mismatched_keys"])
+    if missing or wrong:
+        names = missing or wrong
+        kind = "lack" if missing else "have another shape for"
+        raise LoadFailed(f"the files {kind} weights that {type(model).__name__} needs: {_few(names)}")
+    progress("weights", total, total)
+    return model
+
+
+def _config(folder: Folder) -> Any:
+    raw = folder.config()
+    try:
+        return AutoConfig.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        kind = raw.get("model_type")
+        if raw.get("auto_map"):
+            why = f"model type {kind!r} brings its own Python code, which is not run"
+        elif kind is None:
+            why = "config.json names no model_type"
+        else:
+            why = f"Transformers {transformers.__version__} cannot read model type {kind!r}"
+        raise LoadFailed(why) from error
+
+
+def _failed(error: Exception, folder: Folder) -> LoadFailed:
+    if ran_out(error):
+        return out_of_memory("memory ran out while the weights were loaded")
+    first = str(error).strip().split("\n")[0].replace(str(folder.path), "…")
+    return LoadFailed(f"the weights cannot be loaded: {first[:300]}")
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,71 @@
+"""The Litestar application: every function's routes and the host's own over one runtime, in one error shape."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin, YamlRenderPlugin
+from litestar.types import ASGIApp
+
+from host import __version__
+from host.function import Host
+from host.http.errors import exception_handlers
+from host.http.scope import RequestScope
+from host.routes import functions, health, models
+from host.runtime import Runtime
+
+ROUTES: tuple[Any, ...] = (
+    models.list_models,
+    models.get_model,
+    functions.list_functions,
+    functions.stream_events,
+    functions.load_or_unload,
+    health.livez,
+    health.readyz,
+    health.health,
+    health.metrics,
+)
+
+
+def create(runtime: Runtime) -> ASGIApp:
+    """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
+    return RequestScope(litestar(runtime))  # type: ignore[return-value]
+
+
+def litestar(runtime: Runtime) -> Litestar:
+    """Return the Litestar application inside."""
+
+    async def host() -> Host:
+        return runtime.dispatch
+
+    async def the_runtime() -> Runtime:
+        return runtime
+
+    @asynccontextmanager
+    async def life(_: Litestar) -> AsyncIterator[None]:
+        runtime.start()
+        try:
+            yield
+        finally:
+            await runtime.stop()
+
+    return Litestar(
+        route_handlers=[*ROUTES, *(route for f in runtime.registry.functions.values() for route in f.routes)],
+        dependencies={"host": Provide(host), "runtime": Provide(the_runtime)},
+        exception_handlers=exception_handlers,
+        lifespan=[life],
+        openapi_config=OpenAPIConfig(
+            title="coldframe",
+            version=__version__,
+            path="/schema",
+            render_plugins=[SwaggerRenderPlugin(), JsonRenderPlugin(), YamlRenderPlugin()],
+        ),
+        request_max_body_size=runtime.settings.max_body,
+        logging_config=None,
+        signature_types=[Host, Runtime],
+    )

@@ -1,0 +1,193 @@
+"""What is served: a folder of manifests on one side, deployments by name and alias on the other.
+
+Files are read again whenever the folder changes; a broken one is reported and leaves the last good one serving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from host.errors import ColdframeError, ManifestError, ModelNotFound
+from host.function import Function
+from host.lifecycle.deployment import Deployment
+from host.manifest import Document, Manifest
+from host.manifest import load as load_manifest
+
+log = structlog.get_logger(__name__)
+SUFFIXES = (".yaml", ".yml")
+_LISTED = 20
+
+Check = Callable[[Manifest, Document], Function]
+"""Checks a manifest against what is installed and returns its function; raises `ManifestError`."""
+Make = Callable[[Manifest, Function], Deployment]
+
+
+class Problem(msgspec.Struct, kw_only=True, frozen=True):
+    """A manifest that is not served, or not as the file now says."""
+
+    file: str
+    message: str
+    line: int | None = None
+    key: str | None = None
+    serving_last_good: bool = False
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True):
+    """A manifest that is served, and where it came from."""
+
+    file: Path
+    manifest: Manifest
+    function: Function
+
+
+class Catalog:
+    """The manifests and their deployments."""
+
+    def __init__(self, folder: Path, check: Check, make: Make, only: str | None = None) -> None:
+        self.folder = folder
+        self.problems: dict[Path, Problem] = {}
+        self._check = check
+        self._make = make
+        self._only = only
+        self._entries: dict[Path, Entry] = {}
+        self._deployments: dict[str, Deployment] = {}
+        self._names: dict[str, str] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Deployment]:
+        return iter(self._deployments.values())
+
+    def __len__(self) -> int:
+        return len(self._deployments)
+
+    def find(self, name: str) -> Deployment:
+        """Return the deployment that serves `name`, its own or an alias; raises `ModelNotFound` with what is served."""
+        deployment = self.get(name)
+        if deployment is None:
+            served = sorted(self._deployments)
+            shown = ", ".join(served[:_LISTED]) + (", …" if len(served) > _LISTED else "")
+            near = difflib.get_close_matches(name, self._names, n=1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise ModelNotFound(
+                f"The model `{name}` does not exist.{hint} Served here: {shown or 'nothing yet'}.", param="model"
+            )
+        return deployment
+
+    def get(self, name: str) -> Deployment | None:
+        """Return the deployment that serves `name`, or None."""
+        return self._deployments.get(self._names.get(name, ""))
+
+    def entry(self, deployment: Deployment) -> Entry:
+        """Return the entry a deployment was made of."""
+        return next(entry for entry in self._entries.values() if entry.manifest is deployment.manifest)
+
+    def refresh(self) -> None:
+        """Read the folder and make the deployments agree with it. Nothing is loaded by this."""
+        entries, problems = read_folder(self.folder, self._check, dict(self._entries))
+        if self._only is not None:
+            entries = {file: entry for file, entry in entries.items() if self._only in _names(entry.manifest)}
+        for file, problem in problems.items():
+            if self.problems.get(file) != problem:
+                log.warning("manifest refused", file=file.name, line=problem.line, reason=problem.message)
+        self.problems = problems
+        wanted = {entry.manifest.name: entry for entry in entries.values()}
+        for name in list(self._deployments):
+            entry = wanted.get(name)
+            if entry is None or entry.manifest != self._deployments[name].manifest:
+                self._retire(name, "removed" if entry is None else "changed")
+        self._names = {}
+        for name, entry in wanted.items():
+            if name not in self._deployments:
+                self._deployments[name] = self._make(entry.manifest, entry.function)
+                log.info("manifest served", name=name, file=entry.file.name, task=entry.function.name)
+            for alias in _names(entry.manifest):
+                self._names[alias] = name
+        self._entries = entries
+
+    async def watch(self) -> None:
+        """Refresh whenever the folder changes, until cancelled."""
+        from watchfiles import awatch
+
+        watched = self.folder if self.folder.is_dir() else self.folder.parent
+        async for _ in awatch(watched, recursive=False, step=50, debounce=400):
+            try:
+                self.refresh()
+            except Exception as error:
+                log.error("the manifests could not be read", exc_info=error)
+
+    async def close(self, reason: str) -> None:
+        """Drain and stop every instance."""
+        for name in list(self._deployments):
+            self._retire(name, reason)
+        self._names = {}
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _retire(self, name: str, reason: str) -> None:
+        deployment = self._deployments.pop(name)
+        log.info("manifest retired", name=name, reason=reason)
+        task = asyncio.get_running_loop().create_task(deployment.close(reason))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def read_folder(
+    folder: Path, check: Check, last_good: dict[Path, Entry] | None = None
+) -> tuple[dict[Path, Entry], dict[Path, Problem]]:
+    """Read every manifest of a folder (or one file): what is served, and what is wrong with the others.
+
+    Names and aliases are unique; the file that comes first in order of names keeps a name that two claim. A file that
+    is broken now keeps what it last said well.
+    """
+    entries: dict[Path, Entry] = {}
+    problems: dict[Path, Problem] = {}
+    taken: dict[str, Path] = {}
+    for file in manifest_files(folder):
+        try:
+            entry = _read(file, check, taken)
+        except ColdframeError as error:
+            entry_before = (last_good or {}).get(file)
+            if entry_before is not None and any(name in taken for name in _names(entry_before.manifest)):
+                entry_before = None
+            problems[file] = _problem(file, error, entry_before is not None)
+            if entry_before is None:
+                continue
+            entry = entry_before
+        entries[file] = entry
+        taken.update(dict.fromkeys(_names(entry.manifest), file))
+    return entries, problems
+
+
+def manifest_files(folder: Path) -> list[Path]:
+    """Return the manifests of a folder in order of their names; a file is its own list."""
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        return []
+    return sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and not f.name.startswith(".") and f.is_file())
+
+
+def _read(file: Path, check: Check, taken: dict[str, Path]) -> Entry:
+    manifest, document = load_manifest(file)
+    for name in _names(manifest):
+        if name in taken:
+            key = "name" if name == manifest.name else "aliases"
+            where = (key,) if key in document.data else ()
+            raise document.error(f"the name `{name}` is taken by {taken[name].name}", where)
+    if len(set(_names(manifest))) != len(_names(manifest)):
+        raise document.error("a name stands here twice", ("aliases",))
+    return Entry(file=file, manifest=manifest, function=check(manifest, document))
+
+
+def _names(manifest: Manifest) -> tuple[str, ...]:
+    return (manifest.name, *manifest.aliases)
+
+
+def _problem(file: Path, error: ColdframeError, serving: bool) -> Problem:
+    line, key = (error.line, error.key) if isinstance(error, ManifestError) else (None, error.param)
+    return Problem(file=file.name, message=error.message, line=line, key=key, serving_last_good=serving)

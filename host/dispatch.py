@@ -1,0 +1,268 @@
+"""The way of a call: find its deployment, wait for a slot, pass request and answers, give the slot back.
+
+This is the `Host` that handlers, tests and programs ask. It knows deployments and links, not HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from host.catalog import Catalog
+from host.errors import ColdframeError, InvalidRequest, ShuttingDown, from_body
+from host.events import CallEnded, CallQueued, CallStarted, Event, FirstAnswer
+from host.function import Answer, Operation, Stream, Usage
+from host.lifecycle.deployment import Deployment, Superseded
+from host.placement.exchange import END, Exchange
+
+_NO_USAGE = Usage()
+
+
+class Dispatch:
+    """Answers calls by the deployments of a catalog."""
+
+    def __init__(self, catalog: Catalog, observe: Callable[[Event], None]) -> None:
+        self._catalog = catalog
+        self._observe = observe
+        self._calls: set[_Call] = set()
+        self._stopping = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether calls are refused because the host is shutting down."""
+        return self._stopping
+
+    async def call(self, model: str, operation: Operation[Any, Answer], request: Any) -> Answer:
+        """Answer one request of an operation with a single answer."""
+        call = _Call(self, model, operation, request)
+        try:
+            answer = await call.next()
+            if answer is END:
+                raise ColdframeError("The model ended the call without an answer.")
+            await call.next()  # the end: only then is the call over where it was answered
+            return answer  # type: ignore[no-any-return]
+        finally:
+            call.close()
+
+    def stream(self, model: str, operation: Operation[Any, Answer], request: Any) -> Stream[Answer]:
+        """Return the answers of a streaming operation, to be iterated and closed."""
+        return _Answers(_Call(self, model, operation, request))
+
+    async def stop(self, grace: float) -> int:
+        """Refuse new calls, let the others end within `grace` seconds, fail the rest; returns how many were failed."""
+        self._stopping = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), grace)
+        left = list(self._calls)
+        for call in left:
+            call.fail(ShuttingDown("The host is shutting down."))
+        return len(left)
+
+    def find(self, model: str, operation: Operation[Any, Any]) -> Deployment:
+        """Return the deployment that answers `operation` as `model`; raises `ModelNotFound`, `InvalidRequest`."""
+        if self._stopping:
+            raise ShuttingDown("The host is shutting down.", retry_after=5.0)
+        if not isinstance(model, str) or not model:
+            raise InvalidRequest("`model`: name the model to use.", param="model")
+        deployment = self._catalog.find(model)
+        if all(operation.name != own.name for own in deployment.function.operations):
+            raise InvalidRequest(
+                f"The model `{model}` serves {deployment.function.name}; this endpoint needs {operation.name}.",
+                param="model",
+            )
+        return deployment
+
+    def entered(self, call: _Call) -> None:
+        """Count a call in."""
+        self._calls.add(call)
+        self._empty.clear()
+
+    def left(self, call: _Call) -> None:
+        """Count a call out."""
+        self._calls.discard(call)
+        if not self._calls:
+            self._empty.set()
+
+    def observe(self, event: Event) -> None:
+        """Tell plug-ins of an event."""
+        self._observe(event)
+
+
+class _Call:
+    """One call from its first wait to its end. `next` may be awaited by one task at a time."""
+
+    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_model", "_operation",
+                 "_outcome", "_request", "_task", "_usage")  # fmt: skip
+
+    def __init__(self, dispatch: Dispatch, model: str, operation: Operation[Any, Any], request: Any) -> None:
+        self._dispatch = dispatch
+        self._model = model
+        self._operation = operation
+        self._request = request
+        self._began = time.perf_counter()
+        self._deployment: Deployment | None = None
+        self._exchange: Exchange | None = None
+        self._first = True
+        self._outcome = "cancelled"
+        self._usage = _NO_USAGE
+        self._task: asyncio.Task[Any] | None = None
+        self._failure: ColdframeError | None = None
+
+    async def next(self) -> Any:
+        """Return the next answer or `END`; the first time, wait for a slot before."""
+        if self._failure is not None:
+            raise self._failure
+        self._task = asyncio.current_task()
+        try:
+            exchange = self._exchange or await self._begin()
+            answer = await exchange.next()
+        except ColdframeError as error:
+            self._outcome = error.code
+            raise
+        except asyncio.CancelledError:
+            if self._failure is None:
+                raise
+            self._outcome = self._failure.code
+            if self._task is not None:
+                self._task.uncancel()  # the cancellation was `fail`'s, and ends here
+            raise self._failure from None
+        finally:
+            self._task = None
+        if answer is END:
+            self._outcome = "ok"
+        else:
+            self._note(answer)
+        return answer
+
+    def close(self) -> None:
+        """Give the call up, or confirm its end: the slot is free after this. Safe to call twice."""
+        if self._exchange is not None:
+            self._exchange.cancel()
+        deployment, self._deployment = self._deployment, None
+        if deployment is not None:
+            deployment.release()
+            usage = self._usage
+            self._dispatch.observe(
+                CallEnded(
+                    name=deployment.name,
+                    task=deployment.function.name,
+                    outcome=self._outcome,
+                    seconds=time.perf_counter() - self._began,
+                    waiting=deployment.waiting,
+                    in_flight=deployment.in_flight,
+                    prompt_tokens=usage.prompt_tokens,
+                    completion_tokens=usage.completion_tokens,
+                    cached_tokens=usage.cached_tokens,
+                )
+            )
+        self._dispatch.left(self)
+
+    def fail(self, error: ColdframeError) -> None:
+        """Have whoever waits for the next answer meet `error` instead."""
+        self._failure = from_body(error.body())
+        if self._task is not None:
+            self._task.cancel()
+
+    def stage(self) -> str:
+        """Return what is being waited for, in a few words."""
+        deployment = self._deployment or self._dispatch._catalog.get(self._model)
+        return deployment.stage() if deployment is not None and self._exchange is None else "working"
+
+    async def _begin(self) -> Exchange:
+        self._dispatch.entered(self)
+        while True:
+            deployment = self._dispatch.find(self._model, self._operation)
+            try:
+                return await self._enter(deployment)
+            except Superseded:
+                continue  # its manifest changed while it waited: look it up again
+
+    async def _enter(self, deployment: Deployment) -> Exchange:
+        name, task = deployment.name, deployment.function.name
+        self._dispatch.observe(CallQueued(name=name, task=task, waiting=deployment.waiting + 1))
+        try:
+            link = await deployment.acquire()
+        except BaseException as error:
+            outcome = error.code if isinstance(error, ColdframeError) else "cancelled"
+            if not isinstance(error, Superseded):
+                self._ended_waiting(deployment, outcome)
+            raise
+        self._deployment = deployment
+        self._dispatch.observe(
+            CallStarted(
+                name=name,
+                task=task,
+                waited=time.perf_counter() - self._began,
+                waiting=deployment.waiting,
+                in_flight=deployment.in_flight,
+            )
+        )
+        self._exchange = link.call(self._operation, self._request)
+        return self._exchange
+
+    def _ended_waiting(self, deployment: Deployment, outcome: str) -> None:
+        self._dispatch.observe(
+            CallEnded(
+                name=deployment.name,
+                task=deployment.function.name,
+                outcome=outcome,
+                seconds=time.perf_counter() - self._began,
+                waiting=deployment.waiting,
+                in_flight=deployment.in_flight,
+            )
+        )
+
+    def _note(self, answer: Any) -> None:
+        usage = getattr(answer, "usage", None)
+        if usage is not None:
+            self._usage = usage
+        if self._first:
+            self._first = False
+            deployment = self._deployment
+            if deployment is not None and self._operation.streams:
+                seconds = time.perf_counter() - self._began
+                self._dispatch.observe(
+                    FirstAnswer(name=deployment.name, task=deployment.function.name, seconds=seconds)
+                )
+
+
+class _Answers:
+    """A `Stream` over a call."""
+
+    __slots__ = ("_call", "_over")
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+        self._over = False
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            answer = await self._call.next()
+        except BaseException:
+            self._finish()
+            raise
+        if answer is END:
+            self._finish()
+            raise StopAsyncIteration
+        return answer
+
+    async def aclose(self) -> None:
+        self._finish()
+
+    def stage(self) -> str:
+        return self._call.stage()
+
+    def _finish(self) -> None:
+        if not self._over:
+            self._over = True
+            self._call.close()

@@ -1,0 +1,116 @@
+"""The one place where an exception becomes what a client reads: status, OpenAI's error object, retry headers.
+
+No traceback, path or token passes here: what is not one of our own errors becomes an opaque 500 and a log line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+
+from host.errors import (
+    ColdframeError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    RequestTooLarge,
+    Unavailable,
+)
+
+log = structlog.get_logger(__name__)
+_BY_STATUS: Mapping[int, type[ColdframeError]] = {404: NotFound, 405: MethodNotAllowed, 413: RequestTooLarge}
+_RETRY_AFTER = 1.0
+"""Seconds, where the error itself knows nothing better."""
+
+
+def error_object(error: ColdframeError) -> dict[str, Any]:
+    """Return the inside of `{"error": …}`."""
+    known = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    return {**known, **{key: value for key, value in error.extra.items() if key not in known}}
+
+
+def internal(error: BaseException) -> ColdframeError:
+    """Log what nobody expected and return the opaque error the client gets instead."""
+    log.error("unexpected error", exc_info=error)
+    return ColdframeError("An internal error happened. The host's log has the details under this request's id.")
+
+
+def headers(error: ColdframeError) -> dict[str, str]:
+    """Return the headers SDKs obey: when to retry, and whether at all."""
+    found: dict[str, str] = {}
+    if error.retry is not None:
+        found["x-should-retry"] = "true" if error.retry else "false"
+    if (isinstance(error, Unavailable) or error.status == 429) and error.retry is not False:
+        after = _RETRY_AFTER if error.retry_after is None else max(0.0, error.retry_after)
+        found["retry-after"] = str(max(1, math.ceil(after)))
+        found["retry-after-ms"] = str(round(after * 1000))
+    return found
+
+
+def from_http(error: HTTPException) -> ColdframeError:
+    """Return our error for one of Litestar's: bad bodies, unknown paths, wrong methods."""
+    if error.status_code >= 500:
+        return internal(error)
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        first: Any = error.extra[0]
+        param = str(first.get("key") or "") or None
+        place = f"`{param}`: " if param else ""
+        return InvalidRequest(f"{place}{_plain(str(first.get('message', error.detail)))}", param=param)
+    cls = _BY_STATUS.get(error.status_code)
+    if cls is not None:
+        return cls(_SENTENCES.get(error.status_code, error.detail))
+    return InvalidRequest(f"The body could not be read as JSON: {error.detail}")
+
+
+_SENTENCES = {
+    404: "There is nothing at this path. The endpoints are listed at /schema; is `/v1` in the base URL twice?",
+    405: "This path does not take this HTTP method.",
+    413: "The request's body is larger than this host accepts.",
+}
+
+
+def _plain(message: str) -> str:
+    """Return msgspec's message with its type names in JSON's words."""
+    for word, plain in (("`str`", "a string"), ("`int`", "an integer"), ("`float`", "a number"), ("`bool`", "a boolean")):
+        message = message.replace(word, plain)
+    return message
+
+
+def respond(error: ColdframeError) -> Response[bytes]:
+    """Return the response for one of our errors."""
+    return Response(
+        content=msgspec.json.encode({"error": error_object(error)}),
+        status_code=error.status,
+        headers=headers(error),
+        media_type="application/json",
+    )
+
+
+def _ours(_: Request[Any, Any, Any], error: ColdframeError) -> Response[bytes]:
+    return respond(error)
+
+
+def _litestars(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    response = respond(from_http(error))
+    allow = (error.headers or {}).get("allow") or (error.headers or {}).get("Allow")
+    if allow:
+        response.set_header("allow", allow)
+    return response
+
+
+def _any(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    return respond(internal(error))
+
+
+exception_handlers: dict[type[Exception], Any] = {
+    ColdframeError: _ours,
+    HTTPException: _litestars,
+    Exception: _any,
+}
+"""Given to Litestar once, for the whole application."""

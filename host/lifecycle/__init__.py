@@ -1,0 +1,1 @@
+"""The life of instances: one owner per deployment, a budget in bytes, queues with bounds, cool-downs."""

@@ -1,0 +1,124 @@
+"""Memory in bytes: who holds how much of which pool, and who must go before the next one may load.
+
+It decides by numbers alone. What a holder is and how it goes is behind the four members of `Holder`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from host.errors import InsufficientMemory
+from host.function import RAM, Plan
+
+log = structlog.get_logger(__name__)
+POLL = 0.1
+"""Seconds between two looks at the memory that is really free."""
+ACCELERATOR_SHARE = 0.95
+"""Of an accelerator's memory; the rest is the driver's."""
+
+
+class Holder(Protocol):
+    """Somebody who may hold memory."""
+
+    name: str
+
+    @property
+    def evictable(self) -> bool:
+        """Whether it holds memory and could go now: loaded, idle, nobody waiting, not pinned."""
+
+    @property
+    def last_used(self) -> float:
+        """When its last call ended, on the monotonic clock."""
+
+    async def evict(self, reason: str) -> bool:
+        """Go, unless work came in; returns, once its memory is free, whether it went."""
+
+
+class Budget:
+    """The bytes that may be taken of each pool, and by whom they are."""
+
+    def __init__(self, totals: Mapping[str, int], available: Callable[[], int] | None = None) -> None:
+        self.totals = dict(totals)
+        self._available = available
+        self._held: dict[str, tuple[Holder, dict[str, int]]] = {}
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    def held(self, pool: str = RAM) -> int:
+        """Return the bytes of a pool that are given out."""
+        return sum(bytes_.get(pool, 0) for _, bytes_ in self._held.values())
+
+    def poke(self) -> None:
+        """Have a waiting admission look again: something went idle, or memory came back."""
+        self._changed.set()
+
+    def release(self, holder: Holder) -> None:
+        """Take back what `holder` held; its memory is free by now."""
+        if self._held.pop(holder.name, None) is not None:
+            self.poke()
+
+    async def admit(self, holder: Holder, plan: Plan) -> None:
+        """Wait until the plan's bytes fit, evicting idle holders, least recently used first; then hold them.
+
+        One admission at a time, in order, so that a large one is not starved by small ones. Cancel it to give up.
+        Raises `InsufficientMemory` for what could not fit if everybody else were gone.
+        """
+        for pool, total in plan.pools.items():
+            self.totals.setdefault(pool, int(total * ACCELERATOR_SHARE))
+        self._refuse_impossible(holder, plan)
+        async with self._turn:
+            while not self._fits(plan):
+                self._changed.clear()
+                victim = self._victim(plan)
+                if victim is not None and await victim.evict("memory"):
+                    continue
+                await self._wait()
+            self._held[holder.name] = (holder, dict(plan.bytes))
+
+    def _refuse_impossible(self, holder: Holder, plan: Plan) -> None:
+        for pool, need in plan.bytes.items():
+            total = self.totals.get(pool)
+            if total is not None and need > total:
+                raise InsufficientMemory(
+                    f"The model `{holder.name}` needs {mib(need)} MiB of {pool}, and the budget is {mib(total)} MiB in all.",
+                    extra={"pool": pool, "bytes_needed": need, "bytes_budget": total},
+                )
+
+    def _fits(self, plan: Plan) -> bool:
+        return not self._short(plan) and self._really_free(plan)
+
+    def _short(self, plan: Plan) -> set[str]:
+        """Return the pools whose budget the plan would exceed now."""
+        return {
+            pool
+            for pool, need in plan.bytes.items()
+            if pool in self.totals and self.held(pool) + need > self.totals[pool]
+        }
+
+    def _really_free(self, plan: Plan) -> bool:
+        return self._available is None or self._available() >= plan.bytes.get(RAM, 0)
+
+    def _victim(self, plan: Plan) -> Holder | None:
+        short = self._short(plan) or {RAM}
+        idle = [
+            holder
+            for holder, bytes_ in self._held.values()
+            if holder.evictable and any(bytes_.get(pool) for pool in short)
+        ]
+        return min(idle, key=lambda holder: holder.last_used, default=None)
+
+    async def _wait(self) -> None:
+        """Wait for news of holders, or, when only the machine is short, a moment."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), POLL if self._available is not None else None)
+        except TimeoutError:
+            return
+
+
+def mib(bytes_: int) -> int:
+    """Return whole MiB, rounded up."""
+    return -(-bytes_ // (1 << 20))

@@ -1,0 +1,398 @@
+"""One manifest's life: cold, planning, loading, ready, draining, failed. One task owns the state; others ask.
+
+Calls come in through `acquire` and go out through `release`; the owner brings an instance up when somebody waits and
+takes it down when nobody has for long enough, when memory is needed, or when told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+
+import structlog
+
+from host.errors import ColdframeError, LoadFailed, QueueTimeout, from_body
+from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
+from host.function import Function, Plan
+from host.lifecycle.cooldown import Cooldown
+from host.lifecycle.queue import Queue
+from host.lifecycle.startup import Running, Startup, Surroundings
+from host.lifecycle.status import Advance, LastError, Status
+from host.manifest import Manifest
+from host.placement.link import Link
+
+log = structlog.get_logger(__name__)
+
+
+class Superseded(Exception):  # noqa: N818 - not an error: the call is to look its model up again
+    """The manifest was changed or removed while a call waited here."""
+
+
+class Deployment:
+    """A manifest and, now and then, its instance."""
+
+    def __init__(self, manifest: Manifest, function: Function, around: Surroundings, observe: Callable[[Event], None]) -> None:
+        self.name = manifest.name
+        self.manifest = manifest
+        self.function = function
+        self.state = State.COLD
+        self.last_used = time.monotonic()
+        self.in_flight = 0
+        self._around = around
+        self._observe = observe
+        self._queue = Queue(manifest.queue.size, manifest.name)
+        self._cooldown = Cooldown(time.monotonic)
+        self._changed = asyncio.Event()
+        self._running: Running | None = None
+        self._plan: Plan | None = None
+        self._bytes: dict[str, int] = {}
+        self._advance: Advance | None = None
+        self._error: ColdframeError | None = None
+        self._last_error: LastError | None = None
+        self._since = time.time()
+        self._ready_at = 0.0
+        self._loads = 0
+        self._evictions = 0
+        self._asked: list[asyncio.Future[None]] = []
+        self._going: str | None = None
+        self._going_by = math.inf
+        self._closing = False
+        self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"deployment {manifest.name}")
+
+    # -- what others ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a slot."""
+        return len(self._queue)
+
+    @property
+    def evictable(self) -> bool:
+        """Whether it could go now to make room: loaded, idle, nobody waiting, not pinned by `idle: never`."""
+        return self._free and not math.isinf(self.manifest.idle)
+
+    async def acquire(self) -> Link:
+        """Wait for a slot of a loaded instance and take it; `release` gives it back.
+
+        Raises `QueueFull`, `QueueTimeout`, `LoadFailed` and what else a load can end with, `Superseded`. Cancel it to
+        stop waiting: a load that nobody else waits for is given up.
+        """
+        self._refuse_now()
+        running = self._running
+        if self.state is State.READY and running and self._going is None and not self._queue and self._room > 0:
+            self.in_flight += 1
+            return running.link
+        ticket = self._queue.join(self._room)
+        self._changed.set()
+        try:
+            await self._wait(ticket)
+        except BaseException:
+            if ticket.done() and not ticket.cancelled() and ticket.exception() is None:
+                self.release()  # served and given up in the same moment
+            self._queue.leave(ticket)
+            self._changed.set()
+            raise
+        if self._running is None:  # died between being served and getting here
+            self.release()
+            return await self.acquire()
+        return self._running.link
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.in_flight -= 1
+        self.last_used = time.monotonic()
+        self._changed.set()
+        self._around.budget.poke()
+
+    async def load(self) -> None:
+        """Load now, without a call; returns when it is ready. A cool-down is skipped: somebody means it."""
+        self._refuse_closing()
+        if self.state is State.READY and self._going is None:
+            return
+        self._cooldown.skip()
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self._changed.set()
+        try:
+            await asked
+        finally:
+            if asked in self._asked:
+                self._asked.remove(asked)
+            self._changed.set()
+
+    async def unload(self, reason: str = "unload") -> bool:
+        """Drain and go cold, whatever the idle time says; returns whether anything was loaded."""
+        running = self._running
+        if running is None:
+            return False
+        self._go(reason)
+        await asyncio.shield(running.down)
+        return True
+
+    async def evict(self, reason: str) -> bool:
+        """Go to make room, unless work came in meanwhile; returns, when the memory is free, whether it went."""
+        running = self._running
+        if running is None or not self.evictable:
+            return False
+        self._go(reason)
+        await asyncio.shield(running.down)
+        return True
+
+    async def close(self, reason: str) -> None:
+        """Drain, go cold for good. Calls that wait are sent to look their model up again."""
+        self._closing = True
+        if self._running is not None:
+            self._go(reason)
+        self._changed.set()
+        await asyncio.shield(self._owner)
+
+    def stage(self) -> str:
+        """Return in a few words what a waiting call waits for."""
+        if self.state in (State.PLANNING, State.LOADING) and self._advance is not None:
+            return str(self._advance)
+        return f"queued behind {self.waiting}" if self.waiting else str(self.state)
+
+    def status(self) -> Status:
+        """Return what is true now."""
+        facts = self._running.facts if self._running else None
+        engine = self._running.engine if self._running else self._around.engine(self.manifest, self.function, None)
+        return Status(
+            name=self.name,
+            task=self.function.name,
+            state=self.state,
+            model=self.manifest.model,
+            engine=engine.name if engine else self.manifest.engine,
+            placement=self.manifest.placement,
+            aliases=self.manifest.aliases,
+            since=self._since,
+            pid=self._running.link.pid if self._running else None,
+            capacity=facts.capacity if facts else None,
+            slots=facts.slots if facts else None,
+            context=self.context,
+            bytes=self._bytes,
+            plan=self._plan,
+            progress=self._advance if self.state in (State.PLANNING, State.LOADING) else None,
+            in_flight=self.in_flight,
+            waiting=self.waiting,
+            idle=None if math.isinf(self.manifest.idle) else self.manifest.idle,
+            idle_left=self._idle_left(),
+            cooldown_left=round(self._cooldown.left(), 3),
+            loads=self._loads,
+            evictions=self._evictions,
+            last_error=self._last_error,
+        )
+
+    @property
+    def context(self) -> int | None:
+        """Tokens per slot: as loaded, else as last planned, else as the manifest says; None when not known yet."""
+        if self._running is not None and self._running.facts.context is not None:
+            return self._running.facts.context
+        if self._plan is not None and self._plan.context is not None:
+            return self._plan.context
+        return self.manifest.context if isinstance(self.manifest.context, int) else None
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _room(self) -> int:
+        """How many more calls the instance takes now, or will when it is up."""
+        if self._running is not None:
+            return self._running.facts.capacity - self.in_flight
+        return self.manifest.slots if isinstance(self.manifest.slots, int) else 1
+
+    @property
+    def _free(self) -> bool:
+        return self.state is State.READY and not self.in_flight and not self._queue and self._going is None
+
+    @property
+    def _wanted(self) -> bool:
+        return bool(self._queue) or bool(self._asked)
+
+    def _refuse_closing(self) -> None:
+        if self._closing:
+            raise Superseded
+
+    def _refuse_now(self) -> None:
+        self._refuse_closing()
+        left = self._cooldown.left()
+        if self.state is State.FAILED and self._error is not None and left > 0:
+            error = from_body(self._error.body())
+            error.retry_after = left
+            raise error
+
+    async def _wait(self, ticket: asyncio.Future[None]) -> None:
+        """Wait to be served. The time a load takes does not count: it has a bound of its own."""
+        joined, longest = time.monotonic(), self.manifest.queue.wait
+        left = longest
+        while not (await asyncio.wait({ticket}, timeout=None if math.isinf(left) else left))[0]:
+            waited = time.monotonic() - max(joined, self._ready_at)
+            if self._loading_goes_on():
+                left = longest
+            elif waited >= longest:
+                raise QueueTimeout(
+                    f"The request waited {longest:g} seconds for `{self.name}` ({self.stage()}).", retry_after=1.0
+                )
+            else:
+                left = longest - waited
+        ticket.result()
+
+    def _loading_goes_on(self) -> bool:
+        waits_for_memory = self._advance is not None and self._advance.stage == "waiting for memory"
+        return self.state is State.LOADING or (self.state is State.PLANNING and not waits_for_memory)
+
+    # -- the owner ---------------------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        while not self._closing:
+            await self._until_wanted()
+            if self._closing or not await self._come_up():
+                continue
+            reason = await self._serve()
+            await self._go_down(reason)
+        self._queue.refuse(Superseded())
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_exception(Superseded())
+
+    async def _until_wanted(self) -> None:
+        while not self._closing and not self._wanted:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _come_up(self) -> bool:
+        """Bring an instance up, or fail everybody who waits; a load nobody waits for any more is given up."""
+        began = time.monotonic()
+        self._set(State.PLANNING, "called")
+        startup = asyncio.get_running_loop().create_task(
+            Startup(
+                self, self.manifest, self.function, self._around, tell=self._told, loading=self._admitted
+            ).run()
+        )
+        startup.add_done_callback(lambda _: self._changed.set())
+        while not startup.done():
+            self._changed.clear()
+            if self._closing or not self._wanted:
+                startup.cancel()
+            await self._changed.wait()
+        if startup.cancelled():
+            self._bytes = {}
+            self._set(State.COLD, "nobody waits any more")
+            return False
+        error = startup.exception()
+        if error is not None:
+            self._failed(error)
+            return False
+        self._came_up(startup.result(), time.monotonic() - began)
+        return True
+
+    def _came_up(self, running: Running, seconds: float) -> None:
+        self._running = running
+        self._plan = running.plan
+        self._loads += 1
+        self._cooldown.succeed()
+        self.last_used = self._ready_at = time.monotonic()
+        running.link.ended.add_done_callback(lambda _: self._changed.set())
+        self._set(State.READY, f"loaded in {seconds:.2f} s")
+        self._observe(Loaded(name=self.name, task=self.function.name, seconds=seconds, bytes=running.plan.bytes))
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_result(None)
+        self._asked.clear()
+
+    def _failed(self, error: BaseException) -> None:
+        if not isinstance(error, ColdframeError):
+            log.error("load failed unexpectedly", name=self.name, exc_info=error)
+            error = LoadFailed(f"The model could not be loaded ({type(error).__name__}); the host's log says more.")
+        error.retry_after = self._cooldown.fail()
+        self._error = error
+        self._last_error = LastError(at=time.time(), code=error.code, message=error.message)
+        self._bytes = {}
+        self._set(State.FAILED, error.message)
+        self._queue.refuse(error)
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_exception(from_body(error.body()))
+        self._asked.clear()
+
+    async def _serve(self) -> str:
+        """Let calls start until there is a reason to go down; returns it."""
+        while True:
+            self._changed.clear()
+            self._grant()
+            reason = self._reason()
+            if reason is not None:
+                return reason
+            left = min(self._idle_left() or math.inf, self._going_by - time.monotonic())
+            try:
+                await asyncio.wait_for(self._changed.wait(), None if math.isinf(left) else max(0.0, left))
+            except TimeoutError:
+                continue
+
+    def _grant(self) -> None:
+        while self._going is None and self._room > 0 and self._queue.serve():
+            self.in_flight += 1
+
+    def _reason(self) -> str | None:
+        assert self._running is not None
+        if self._running.link.ended.done():
+            return "died"
+        if self._going is not None:
+            if self.state is State.READY:
+                self._set(State.DRAINING, self._going)
+            over = not self.in_flight or time.monotonic() >= self._going_by
+            return self._going if over else None
+        if self._free and time.monotonic() - self.last_used >= self.manifest.idle:
+            return "idle"
+        return None
+
+    def _idle_left(self) -> float | None:
+        if not self._free or math.isinf(self.manifest.idle):
+            return None
+        return max(0.0, self.manifest.idle - (time.monotonic() - self.last_used))
+
+    def _go(self, reason: str) -> None:
+        if self._going is None:
+            self._going = reason
+            self._going_by = time.monotonic() + self._around.drain
+        self._changed.set()
+
+    async def _go_down(self, reason: str) -> None:
+        running = self._running
+        assert running is not None
+        if reason == "died":
+            self._died(running)
+        elif self.state is not State.DRAINING:
+            self._set(State.DRAINING, reason)
+        await running.link.stop(self._around.grace)
+        self._running, self._going, self._going_by, self._bytes = None, None, math.inf, {}
+        self._around.budget.release(self)
+        if reason != "died":
+            self._evictions += 1
+            self._observe(Evicted(name=self.name, task=self.function.name, reason=reason))
+        self._set(State.COLD, reason)
+        running.down.set_result(None)
+
+    def _died(self, running: Running) -> None:
+        ending = running.link.ended.result()
+        message = f"The model's process ended: {ending.how}."
+        self._last_error = LastError(at=time.time(), code="instance_died", message=message, log=ending.log)
+        self._observe(Died(name=self.name, task=self.function.name, how=ending.how, log=ending.log))
+        log.warning("instance died", name=self.name, how=ending.how)
+
+    def _told(self, stage: str, done: int = 0, total: int = 0) -> None:
+        self._advance = Advance(stage=stage, done=done, total=total)
+        self._observe(
+            LoadProgressed(name=self.name, task=self.function.name, stage=stage, done=done, total=total)
+        )
+
+    def _admitted(self, plan: Plan) -> None:
+        self._plan = plan
+        self._bytes = plan.bytes
+        self._told("loading")
+        self._set(State.LOADING, "admitted")
+
+    def _set(self, state: State, reason: str) -> None:
+        old, self.state, self._since = self.state, state, time.time()
+        self._observe(StateChanged(name=self.name, task=self.function.name, old=old, new=state, reason=reason))

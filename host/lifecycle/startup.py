@@ -1,0 +1,163 @@
+"""One attempt to bring an instance up: find the files, make a place, plan, be admitted, load.
+
+It leaves nothing behind when it fails or is cancelled. When and why an attempt is made is the deployment's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from host.errors import LoadFailed, OutOfMemory
+from host.function import Engine, Facts, Function, Load, Plan, Progress
+from host.lifecycle.budget import Budget, Holder
+from host.manifest import Manifest
+from host.placement.link import Job, Link, Placement
+
+ABANDON_GRACE = 2.0
+"""Seconds a worker has to end after SIGTERM when its load is given up."""
+
+
+class Surroundings(Protocol):
+    """What a deployment needs of the host: everything that touches the world outside it."""
+
+    budget: Budget
+    threads: int
+    stall: float
+    """Seconds without progress after which a load is given up."""
+    grace: float
+    """Seconds a worker has to end after SIGTERM."""
+    drain: float
+    """Seconds calls in flight have to end when their instance must go."""
+
+    async def resolve(self, manifest: Manifest, function: Function, progress: Progress) -> Path:
+        """Return the model's file or folder, fetching it first when need be."""
+
+    def engine(self, manifest: Manifest, function: Function, path: Path | None) -> Engine | None:
+        """Return the engine that runs the manifest, None when only the files (not resolved yet) could tell."""
+
+    def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
+        """Return the manifest's options, checked by the engine's type, as msgpack."""
+
+    def placement(self, name: str) -> Placement:
+        """Return the placement of that name."""
+
+    def log(self, name: str, line: str) -> None:
+        """Take a line that an instance printed."""
+
+
+class Running(msgspec.Struct, kw_only=True, frozen=True):
+    """An instance that is up."""
+
+    link: Link
+    plan: Plan
+    facts: Facts
+    engine: Engine
+    down: Any
+    """A future that is done when the instance is gone and its memory released."""
+
+
+class Startup:
+    """One attempt. `tell` hears of stages; `loading` is called when the plan was admitted."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        manifest: Manifest,
+        function: Function,
+        around: Surroundings,
+        *,
+        tell: Progress,
+        loading: Callable[[Plan], None],
+    ) -> None:
+        self._holder = holder
+        self._manifest = manifest
+        self._function = function
+        self._around = around
+        self._tell = tell
+        self._loading = loading
+        self._moved = asyncio.Event()
+
+    async def run(self) -> Running:
+        """Bring the instance up; a load that ran out of memory is tried once more, with less."""
+        self._tell("resolving")
+        path = await self._around.resolve(self._manifest, self._function, self._progress)
+        engine = self._around.engine(self._manifest, self._function, path)
+        assert engine is not None
+        try:
+            return await self._attempt(path, engine, 0)
+        except OutOfMemory:
+            self._tell("retrying with less memory")
+            return await self._attempt(path, engine, 1)
+
+    async def _attempt(self, path: Path, engine: Engine, attempt: int) -> Running:
+        load = Load(
+            manifest=self._manifest,
+            path=str(path),
+            engine=engine.name,
+            options=self._around.options(self._manifest, engine),
+            threads=self._around.threads,
+            memory=self._around.budget.totals,
+            attempt=attempt,
+        )
+        self._tell("starting")
+        link = await self._around.placement(self._manifest.placement).open(
+            Job(function=self._function, engine=engine, load=load),
+            lambda line: self._around.log(self._manifest.name, line),
+        )
+        try:
+            return await self._come_up(link, engine)
+        except BaseException:
+            await asyncio.shield(self._abandon(link))
+            raise
+
+    async def _come_up(self, link: Link, engine: Engine) -> Running:
+        self._tell("planning")
+        plan = await self._watched(link.plan())
+        self._tell("waiting for memory")
+        await self._around.budget.admit(self._holder, plan)
+        self._loading(plan)
+        try:
+            facts = await self._watched(link.load(plan, self._progress))
+        except LoadFailed as error:
+            ended = await asyncio.wait_for(asyncio.shield(link.ended), 1.0) if await _is_ending(link) else None
+            if ended is not None and ended.killed:
+                # What the kernel does to the one who takes the last page; nobody else sends SIGKILL.
+                raise OutOfMemory(f"The model's process was killed while it loaded: {error.message}") from error
+            raise
+        down: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return Running(link=link, plan=plan, facts=facts, engine=engine, down=down)
+
+    async def _abandon(self, link: Link) -> None:
+        await link.stop(ABANDON_GRACE)
+        self._around.budget.release(self._holder)
+
+    def _progress(self, stage: str, done: int = 0, total: int = 0) -> None:
+        self._moved.set()
+        self._tell(stage, done, total)
+
+    async def _watched(self, work: Awaitable[Any]) -> Any:
+        """Return what `work` gives; raises `LoadFailed` when nothing has moved for the stall time."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=self._around.stall))[0]:
+                if not self._moved.is_set():
+                    raise LoadFailed(f"The load made no progress for {self._around.stall:g} seconds.")
+                self._moved.clear()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+
+async def _is_ending(link: Link) -> bool:
+    """Say whether the place is ending or has ended; its future may come a moment after the error."""
+    await asyncio.wait({link.ended}, timeout=0.2)
+    return link.ended.done()

@@ -1,0 +1,102 @@
+"""Instances in this very process: for tests and debuggers. Calls take the same path, without a wire.
+
+Memory is given back as far as Python and the engine do; only a process gives back every byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from host.errors import ColdframeError, InstanceDied
+from host.function import Facts, Instance, Operation, Plan, Progress
+from host.placement.exchange import Exchange
+from host.placement.link import Ending, Job, Link, Placement
+from host.worker.calls import Calls
+from host.worker.main import find
+
+
+class InlinePlacement(Placement):
+    """Places instances in the host's own process."""
+
+    name = "inline"
+
+    async def open(self, job: Job, log: Callable[[str], None]) -> Link:
+        """Return a link to nothing yet."""
+        return InlineLink(job)
+
+
+class InlineLink(Link):
+    """An instance in this process."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._kind: type[Instance] = find(job.instance)
+        self._instance: Instance | None = None
+        self._calls: Calls | None = None
+        self._exchanges: dict[int, Exchange] = {}
+        self._ids = itertools.count()
+        self.ended = asyncio.get_running_loop().create_future()
+
+    async def plan(self) -> Plan:
+        """Plan in a thread."""
+        return await asyncio.to_thread(self._kind.plan, self._job.load)
+
+    async def load(self, plan: Plan, progress: Progress) -> Facts:
+        """Load in a thread; a load that is cancelled runs to its end there and is thrown away."""
+        loop = asyncio.get_running_loop()
+
+        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+            loop.call_soon_threadsafe(functools.partial(progress, stage, done, total))
+
+        self._instance = await asyncio.to_thread(self._kind.load, self._job.load, plan, tell)
+        self._calls = Calls(self._instance, self)
+        return self._instance.facts()
+
+    def call(self, operation: Operation[Any, Any], request: Any) -> Exchange:
+        """Begin a call; the request is handed over as it is."""
+        call = next(self._ids)
+        if self._calls is None or self.ended.done():
+            exchange = Exchange(lambda: None)
+            exchange.fail(InstanceDied("The model was unloaded while the call came in."))
+            return exchange
+        exchange = Exchange(functools.partial(self._cancel, call))
+        self._exchanges[call] = exchange
+        self._calls.start(call, request)
+        return exchange
+
+    async def stop(self, grace: float) -> None:
+        """Give up what is being answered and let go of the instance."""
+        if self._calls is not None:
+            await self._calls.close()
+        if self._instance is not None:
+            await asyncio.to_thread(self._instance.close)
+        self._instance = self._calls = None
+        for exchange in list(self._exchanges.values()):
+            exchange.fail(InstanceDied("The model was stopped while it answered."))
+        self._exchanges.clear()
+        if not self.ended.done():
+            self.ended.set_result(Ending(how="stopped"))
+
+    def answer(self, call: int, answer: Any) -> None:
+        """Pass an answer to whoever asked."""
+        if call in self._exchanges:
+            self._exchanges[call].push(answer)
+
+    def end(self, call: int) -> None:
+        """Tell the asker that this was all."""
+        if call in self._exchanges:
+            self._exchanges.pop(call).end()
+
+    def fail(self, call: int, error: ColdframeError) -> None:
+        """Tell the asker what went wrong."""
+        if call in self._exchanges:
+            self._exchanges.pop(call).fail(error)
+
+    def _cancel(self, call: int) -> None:
+        self._exchanges.pop(call, None)
+        if self._calls is not None:
+            self._calls.cancel(call)

@@ -1,0 +1,177 @@
+"""The host's end of one worker process: the wire on one side, exchanges on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import signal
+import socket
+from typing import Any
+
+import msgspec
+
+from host.errors import ColdframeError, InstanceDied, LoadFailed, from_body
+from host.function import Facts, Operation, Plan, Progress
+from host.placement.exchange import Exchange
+from host.placement.link import Ending, Job, Link
+from host.placement.process.spawner import WorkerProcess
+from host.wire import (
+    Call,
+    Cancel,
+    Connection,
+    Failed,
+    News,
+    Planned,
+    Proceed,
+    Progressed,
+    Ready,
+    Start,
+    Stop,
+    ToHost,
+    encoder,
+)
+
+_STATUS_WAIT = 2.0
+_LOG_WAIT = 0.5
+
+
+class ProcessLink(Link):
+    """A worker process and the instance in it."""
+
+    def __init__(self, job: Job, worker: WorkerProcess) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = worker.pid
+        self.ended = loop.create_future()
+        self._job = job
+        self._worker = worker
+        self._wire: Connection[ToHost] = Connection(ToHost, self._receive, self._lost)
+        self._exchanges: dict[int, tuple[Exchange, msgspec.msgpack.Decoder[Any]]] = {}
+        self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+            operation.name: msgspec.msgpack.Decoder(operation.answer) for operation in job.function.operations
+        }
+        self._ids = itertools.count()
+        self._planned: asyncio.Future[Plan] = loop.create_future()
+        self._ready: asyncio.Future[Facts] = loop.create_future()
+        self._progress: Progress | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @classmethod
+    async def connect(cls, job: Job, worker: WorkerProcess, sock: socket.socket) -> ProcessLink:
+        """Return a link that speaks to `worker` over `sock`."""
+        link = cls(job, worker)
+        await asyncio.get_running_loop().create_connection(lambda: link._wire, sock=sock)
+        return link
+
+    async def plan(self) -> Plan:
+        """Have the worker plan."""
+        requests = {
+            operation.name: f"{operation.request.__module__}:{operation.request.__qualname__}"
+            for operation in self._job.function.operations
+        }
+        self._wire.send(Start(self._job.instance, requests, self._job.load))
+        return await asyncio.shield(self._planned)
+
+    async def load(self, plan: Plan, progress: Progress) -> Facts:
+        """Let the worker load."""
+        self._progress = progress
+        self._wire.send(Proceed())
+        return await asyncio.shield(self._ready)
+
+    def call(self, operation: Operation[Any, Any], request: Any) -> Exchange:
+        """Send a request."""
+        call = next(self._ids)
+        exchange = Exchange(functools.partial(self._cancel, call))
+        if self._ending is not None or self._stopping:
+            exchange.fail(InstanceDied("The model's process ended while the call came in."))
+            return exchange
+        body = msgspec.Raw(encoder.encode(request))
+        self._exchanges[call] = (exchange, self._decoders[operation.name])
+        self._wire.send(Call(call, operation.name, body))
+        return exchange
+
+    async def stop(self, grace: float) -> None:
+        """Ask, SIGTERM, wait `grace` seconds, SIGKILL the process group."""
+        self._stopping = True
+        self._wire.send(Stop())
+        self._worker.signal(signal.SIGTERM)
+        done, _ = await asyncio.wait({self._worker.status}, timeout=grace)
+        if not done:
+            self._worker.signal(signal.SIGKILL)
+        await asyncio.shield(self.ended)
+
+    def _receive(self, message: ToHost) -> None:
+        match message:
+            case News():
+                self._news(message)
+            case Progressed(stage=stage, done=done, total=total):
+                if self._progress is not None:
+                    self._progress(stage, done, total)
+            case Planned(plan=plan):
+                _settle(self._planned, plan)
+            case Ready(facts=facts):
+                _settle(self._ready, facts)
+            case Failed(error=body):
+                self._fail_start(from_body(body))
+
+    def _news(self, news: News) -> None:
+        for call, answer in news.answers:
+            entry = self._exchanges.get(call)
+            if entry is not None:
+                entry[0].push(entry[1].decode(answer))
+        for call in news.ended:
+            entry = self._exchanges.pop(call, None)
+            if entry is not None:
+                entry[0].end()
+        for call, body in news.errors:
+            entry = self._exchanges.pop(call, None)
+            if entry is not None:
+                entry[0].fail(from_body(body))
+
+    def _cancel(self, call: int) -> None:
+        self._exchanges.pop(call, None)
+        self._wire.send(Cancel(call))
+
+    def _fail_start(self, error: ColdframeError) -> None:
+        for future in (self._planned, self._ready):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # somebody may not be waiting any more
+
+    def _lost(self) -> None:
+        """The socket closed: learn how the process ended, then tell everybody."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+
+    async def _end(self) -> None:
+        done, _ = await asyncio.wait({self._worker.status}, timeout=_STATUS_WAIT)
+        if not done:
+            # It closed its socket and lives on: nobody can speak to it any more.
+            self._worker.signal(signal.SIGKILL)
+        status = await self._worker.status
+        await self._worker.log.drained(_LOG_WAIT)
+        how = describe(status)
+        tail = self._worker.log.tail()
+        said = f" Its last words: {tail.splitlines()[-1]}" if tail else ""
+        self._fail_start(LoadFailed(f"The model's process ended while it loaded ({how}).{said}"))
+        for exchange, _ in self._exchanges.values():
+            exchange.fail(InstanceDied(f"The model's process ended while it answered ({how}).{said}"))
+        self._exchanges.clear()
+        killed = status == -signal.SIGKILL and not self._stopping
+        self.ended.set_result(Ending(how=how, log=tail, killed=killed))
+
+
+def describe(status: int) -> str:
+    """Return an exit status in words: the signal's name, or the number."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)

@@ -1,0 +1,108 @@
+"""`/livez`, `/readyz`, `/health` and `/metrics`: for probes, people and Prometheus. None of them wakes anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import msgspec
+from litestar import Response, get
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from host import __version__, machine
+from host.errors import ShuttingDown
+from host.events import State
+from host.runtime import Runtime
+from host.telemetry import METRICS
+
+_STARTED = time.time()
+_LIBRARIES = ("torch", "transformers", "llama-cpp-python", "litestar", "granian", "huggingface-hub")
+
+
+class Alive(msgspec.Struct, kw_only=True, frozen=True):
+    """The process runs."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Health(msgspec.Struct, kw_only=True, frozen=True):
+    """The host and what is in it, at a glance. Sizes in bytes."""
+
+    status: Literal["ok", "stopping"]
+    version: str
+    uptime: float
+    pid: int
+    device: dict[str, Any]
+    versions: dict[str, str]
+    loaded: list[str]
+    functions: int
+    memory: dict[str, dict[str, int]]
+    """By pool: the budget, and how much of it is reserved."""
+    disabled: dict[str, str]
+    """What is disabled -> why."""
+    problems: int
+    """Manifests that are not served as they stand; `/v1/functions` lists them."""
+
+
+@get("/livez", summary="Whether the process runs")
+async def livez() -> Alive:
+    """Answer at once, whatever is loading."""
+    return Alive()
+
+
+@get("/readyz", summary="Whether calls are taken")
+async def readyz(runtime: Runtime) -> Alive:
+    """Answer 200 while calls are taken, cold models included, and 503 while shutting down."""
+    if runtime.dispatch.stopping:
+        raise ShuttingDown("The host is shutting down.")
+    return Alive()
+
+
+@get("/health", summary="The host at a glance")
+async def health(runtime: Runtime) -> Health:
+    """Tell devices, versions, what is loaded and what is disabled, and why."""
+    budget = runtime.budget
+    return Health(
+        status="stopping" if runtime.dispatch.stopping else "ok",
+        version=__version__,
+        uptime=round(time.time() - _STARTED, 1),
+        pid=os.getpid(),
+        device=_device(runtime),
+        versions=_versions(),
+        loaded=[d.name for d in runtime.catalog if d.state is State.READY],
+        functions=len(runtime.catalog),
+        memory={pool: {"budget": total, "reserved": budget.held(pool)} for pool, total in budget.totals.items()},
+        disabled=runtime.registry.disabled,
+        problems=len(runtime.catalog.problems),
+    )
+
+
+@get("/metrics", summary="Metrics for Prometheus")
+async def metrics() -> Response[bytes]:
+    """Return the metrics in Prometheus' text format."""
+    return Response(content=generate_latest(METRICS), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+def _device(runtime: Runtime) -> dict[str, Any]:
+    """Return what is known without touching a device: workers tell of accelerators when they first see them."""
+    return {
+        "platform": platform.platform(terse=True),
+        "machine": platform.machine(),
+        "cores": runtime.settings.threads,
+        "memory_total": machine.memory_total(),
+        "memory_available": machine.memory_available(),
+        "accelerators": sorted(pool for pool in runtime.budget.totals if pool != "ram"),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

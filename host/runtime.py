@@ -1,0 +1,213 @@
+"""The host without its HTTP face: plug-ins, catalog, budget and dispatch, put together and started.
+
+The Litestar application, direct use in tests and the command line all stand on this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from host import machine
+from host.catalog import Catalog
+from host.dispatch import Dispatch
+from host.errors import InvalidRequest, LoadFailed, ManifestError
+from host.events import Event
+from host.function import Engine, Function, Progress, Wanted
+from host.lifecycle.budget import Budget
+from host.lifecycle.deployment import Deployment
+from host.manifest import Document, Manifest
+from host.placement.link import Placement
+from host.registry import Registry
+from host.settings import Settings
+from host.sources.resolve import check as check_source
+from host.sources.resolve import resolve
+
+log = structlog.get_logger(__name__)
+_Observer = Callable[[Event], None]
+
+
+class Runtime:
+    """Everything between a call and its instance. Make it, `start` it on an event loop, `stop` it."""
+
+    def __init__(self, settings: Settings, registry: Registry | None = None, only: str | None = None) -> None:
+        self.settings = settings
+        self.registry = registry or Registry.discover()
+        self.budget = Budget(settings.budget, machine.memory_available)
+        self.catalog = Catalog(settings.manifests, self.check, self._deployment, only)
+        self.dispatch = Dispatch(self.catalog, self.observe)
+        self._around = Around(self)
+        self._observers: set[_Observer] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, *, watch: bool = True, warm: bool = True) -> None:
+        """Serve the manifests, and warm the placements they name; nothing is loaded but what `preload` says."""
+        self.catalog.refresh()
+        loop = asyncio.get_running_loop()
+        if watch:
+            self._tasks.append(loop.create_task(self.catalog.watch(), name="watch manifests"))
+        self._warming = warm
+        if warm:
+            for deployment in self.catalog:
+                self._warm(deployment)
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Refuse new calls, let the others end within the grace time, then give everything back."""
+        for task in self._tasks:
+            task.cancel()
+        failed = await self.dispatch.stop(self.settings.grace if grace is None else grace)
+        if failed:
+            log.warning("calls were ended by the shutdown", calls=failed)
+        await self.catalog.close("shutdown")
+        for placement in self.registry.placements.values():
+            await placement.close()
+
+    def check(self, manifest: Manifest, document: Document) -> Function:
+        """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load."""
+        with _at(document):
+            function = self.registry.function(manifest.task)
+            if manifest.placement not in self.registry.placements:
+                known = ", ".join(sorted(self.registry.placements))
+                raise ManifestError(f"no such placement `{manifest.placement}`; known: {known}", key="placement")
+            check_source(self.registry.sources, _wanted(manifest, document.file.parent, function, self.registry))
+            engine = self.registry.engine(manifest, function)
+        for candidate in [engine] if engine else self._engines(function):
+            if manifest.options:
+                document.convert(candidate.options, ("options",))
+        return function
+
+    def observe(self, event: Event) -> None:
+        """Tell plug-ins and listeners of an event."""
+        self.registry.observe(event)
+        for observer in tuple(self._observers):
+            observer(event)
+
+    @contextlib.contextmanager
+    def listening(self, observer: _Observer) -> Any:
+        """Have `observer` called with every event, as long as the context lasts."""
+        self._observers.add(observer)
+        try:
+            yield
+        finally:
+            self._observers.discard(observer)
+
+    def folder(self, manifest: Manifest) -> Path:
+        """Return the folder a manifest's relative paths start from."""
+        folder = self.settings.manifests
+        return folder if folder.is_dir() else folder.parent
+
+    def _engines(self, function: Function) -> list[Engine]:
+        engines = [self.registry.engines[name] for name in function.instances if name in self.registry.engines]
+        return engines if len(engines) == 1 else []
+
+    def _deployment(self, manifest: Manifest, function: Function) -> Deployment:
+        deployment = Deployment(manifest, function, self._around, self.observe)
+        if getattr(self, "_warming", False):
+            self._warm(deployment)
+        if manifest.preload:
+            task = asyncio.get_running_loop().create_task(_preload(deployment), name=f"preload {manifest.name}")
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+        return deployment
+
+    def _warm(self, deployment: Deployment) -> None:
+        with contextlib.suppress(Exception):
+            engine = self.registry.engine(deployment.manifest, deployment.function)
+            if engine is not None:
+                self.registry.placements[deployment.manifest.placement].warm(engine)
+
+
+@dataclasses.dataclass(slots=True)
+class Around:
+    """The `Surroundings` of every deployment of a runtime."""
+
+    runtime: Runtime
+
+    @property
+    def budget(self) -> Budget:
+        return self.runtime.budget
+
+    @property
+    def threads(self) -> int:
+        return self.runtime.settings.threads
+
+    @property
+    def stall(self) -> float:
+        return self.runtime.settings.stall
+
+    @property
+    def grace(self) -> float:
+        return self.runtime.settings.stop
+
+    @property
+    def drain(self) -> float:
+        return self.runtime.settings.drain
+
+    async def resolve(self, manifest: Manifest, function: Function, progress: Progress) -> Path:
+        loop = asyncio.get_running_loop()
+
+        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(progress, stage, done, total)
+
+        wanted = _wanted(manifest, self.runtime.folder(manifest), function, self.runtime.registry)
+        return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+
+    def engine(self, manifest: Manifest, function: Function, path: Path | None) -> Engine | None:
+        try:
+            return self.runtime.registry.engine(manifest, function, path)
+        except (ManifestError, InvalidRequest):
+            if path is None:
+                return None
+            raise
+
+    def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
+        try:
+            options = msgspec.convert(manifest.options, engine.options, strict=True)
+        except msgspec.ValidationError as error:
+            raise LoadFailed(f"The manifest's options do not fit the engine {engine.name}: {error}") from None
+        return msgspec.Raw(msgspec.msgpack.encode(options))
+
+    def placement(self, name: str) -> Placement:
+        return self.runtime.registry.placements[name]
+
+    def log(self, name: str, line: str) -> None:
+        log.info("worker", name=name, line=line)
+
+
+async def _preload(deployment: Deployment) -> None:
+    try:
+        await deployment.load()
+    except Exception as error:
+        log.warning("preload failed", name=deployment.name, reason=str(error))
+
+
+def _wanted(manifest: Manifest, base: Path, function: Function, registry: Registry) -> Wanted:
+    with contextlib.suppress(Exception):
+        engine = registry.engine(manifest, function)
+        return Wanted(
+            model=manifest.model,
+            base=base,
+            quantization=manifest.quantization,
+            revision=manifest.revision,
+            suffixes=engine.suffixes if engine else (),
+        )
+    return Wanted(model=manifest.model, base=base, quantization=manifest.quantization, revision=manifest.revision)
+
+
+@contextlib.contextmanager
+def _at(document: Document) -> Any:
+    """Give errors about a key the line it stands on."""
+    try:
+        yield
+    except ManifestError as error:
+        if error.file is not None:
+            raise
+        raise document.error(error.message, (error.key,) if error.key else ()) from None

@@ -1,0 +1,76 @@
+"""Serving the application with granian, in this process, until SIGTERM or SIGINT: then streams may end first."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from typing import Any
+
+import structlog
+
+from host import app
+from host.errors import ColdframeError
+from host.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+_DEFAULTS: dict[str, Any] = {"backlog": 2048, "websockets": False, "log_enabled": False}
+_LAST_FRAMES = 2.0
+
+
+async def serve(runtime: Runtime, ready: Any = None) -> None:
+    """Serve until told to stop. `ready` is called with the URL once the socket listens."""
+    from granian.constants import Interfaces
+    from granian.server.embed import Server
+
+    settings = runtime.settings
+    port = _free_port(settings.address, settings.port)
+    server = Server(
+        app.create(runtime),
+        address=settings.address,
+        port=port,
+        interface=Interfaces.ASGI,
+        **{"backpressure": 2048, **_DEFAULTS, **settings.granian},
+    )
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+    serving = loop.create_task(server.serve())
+    serving.add_done_callback(lambda _: over.set())
+    if ready is not None:
+        loop.create_task(_tell(ready, settings.address, port))
+    await over.wait()
+    log.info("stopping", grace=settings.grace)
+    # Streams end before the server stops: it would wait for them without a bound.
+    await runtime.dispatch.stop(settings.grace)
+    await asyncio.sleep(0)
+    with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+        server.stop()
+        await asyncio.wait_for(serving, settings.drain + settings.stop + _LAST_FRAMES)
+
+
+async def _tell(ready: Any, address: str, port: int) -> None:
+    host = "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - only compared
+    for _ in range(200):
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        ready(f"http://{host}:{port}")
+        return
+
+
+def _free_port(address: str, port: int) -> int:
+    """Return the port, or a free one for 0; raises a clear error when it is taken."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise ColdframeError(f"cannot listen on {address}:{port}: {error.strerror}") from None
+        return int(probe.getsockname()[1])

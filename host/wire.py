@@ -1,0 +1,151 @@
+"""What a host and a worker say to each other: length-prefixed msgpack frames over a socket pair.
+
+It knows the messages and how bytes become them, and nothing of processes or of what the bodies mean: requests and
+answers travel as raw msgpack, coded by the types of their operation at either end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from host.errors import ErrorBody
+from host.function import Facts, Load, Plan
+
+M = TypeVar("M")
+
+
+class Message(msgspec.Struct, array_like=True, frozen=True):
+    """One thing said; a frame is one message."""
+
+
+class Start(Message, tag=0):
+    """First word of the host: what to plan. `requests` is operation -> `module:Struct` of its requests."""
+
+    instance: str
+    requests: dict[str, str]
+    load: Load
+
+
+class Proceed(Message, tag=1):
+    """The plan was admitted: load the weights."""
+
+
+class Call(Message, tag=2):
+    """Answer this request."""
+
+    id: int
+    operation: str
+    body: msgspec.Raw
+
+
+class Cancel(Message, tag=3):
+    """Nobody waits for the answers of this call any more."""
+
+    id: int
+
+
+class Stop(Message, tag=4):
+    """Give everything back and end."""
+
+
+class Planned(Message, tag=5):
+    """The plan that `Start` asked for."""
+
+    plan: Plan
+
+
+class Progressed(Message, tag=6):
+    """The load came further."""
+
+    stage: str
+    done: int
+    total: int
+
+
+class Ready(Message, tag=7):
+    """The weights are loaded."""
+
+    facts: Facts
+
+
+class Failed(Message, tag=8):
+    """The plan or the load went wrong; the worker ends after this."""
+
+    error: ErrorBody
+
+
+class News(Message, tag=9):
+    """What happened to calls since the last frame, in order. Every stream's news of one step travel in one frame."""
+
+    answers: list[tuple[int, msgspec.Raw]] = []
+    ended: list[int] = []
+    errors: list[tuple[int, ErrorBody]] = []
+
+
+ToWorker = Start | Proceed | Call | Cancel | Stop
+ToHost = Planned | Progressed | Ready | Failed | News
+
+encoder = msgspec.msgpack.Encoder()
+_HEAD = struct.Struct("!I")
+FRAME_MAX = 1 << 30
+"""Bytes; a longer frame is a broken peer, not a message."""
+
+
+def pack(message: Message) -> bytes:
+    """Return the frame of one message."""
+    body = encoder.encode(message)
+    if len(body) > FRAME_MAX:
+        raise ValueError(f"a message of {len(body)} bytes is too long for the wire")
+    return _HEAD.pack(len(body)) + body
+
+
+class Connection(asyncio.Protocol, Generic[M]):
+    """One end of the wire on an event loop: calls `receive` for every message and `lose` once at the end."""
+
+    def __init__(self, type_: Any, receive: Callable[[M], None], lose: Callable[[], None]) -> None:
+        self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(type_)
+        self._receive = receive
+        self._lose = lose
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        start, end = 0, len(buffer)
+        while end - start >= _HEAD.size:
+            (length,) = _HEAD.unpack_from(buffer, start)
+            if length > FRAME_MAX:
+                self.close()
+                return
+            stop = start + _HEAD.size + length
+            if end < stop:
+                break
+            # Copied out of the buffer: raw parts of a message keep pointing into these bytes.
+            message = self._decoder.decode(bytes(buffer[start + _HEAD.size : stop]))
+            start = stop
+            self._receive(message)
+        del buffer[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._lose()
+
+    def send(self, message: Message) -> None:
+        """Write one message; silently nothing when the peer is gone, which `lose` has told already."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(message))
+
+    def close(self) -> None:
+        """Close this end; `lose` follows."""
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,81 @@
+"""Running the calls of one instance: each a task that turns what `answer` gives into news.
+
+Used by a worker process and by the inline placement alike; it does not know where the news go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import traceback
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from host.errors import ColdframeError
+from host.function import Instance
+
+
+class Outlet(Protocol):
+    """Where the news of calls go. Called on the event loop, in order."""
+
+    def answer(self, call: int, answer: Any) -> None:
+        """Pass on one answer."""
+
+    def end(self, call: int) -> None:
+        """Tell that the call's last answer has been passed on."""
+
+    def fail(self, call: int, error: ColdframeError) -> None:
+        """Tell that the call ended with an error."""
+
+
+class Calls:
+    """The calls an instance is answering now."""
+
+    def __init__(self, instance: Instance, outlet: Outlet) -> None:
+        self._instance = instance
+        self._outlet = outlet
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, call: int, request: Any) -> None:
+        """Begin to answer `request`."""
+        task = asyncio.get_running_loop().create_task(self._run(call, request))
+        self._tasks[call] = task
+        task.add_done_callback(lambda _: self._tasks.pop(call, None))
+
+    def cancel(self, call: int) -> None:
+        """Give the call up; nothing is told of it any more. Unknown calls have ended already."""
+        task = self._tasks.get(call)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Give up every call and wait until each is over."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, call: int, request: Any) -> None:
+        try:
+            given = self._instance.answer(request)
+            if inspect.isawaitable(given):
+                self._outlet.answer(call, await given)
+            else:
+                await self._stream(call, given)
+            self._outlet.end(call)
+        except ColdframeError as error:
+            self._outlet.fail(call, error)
+        except Exception as error:
+            traceback.print_exception(error, file=sys.stderr)
+            self._outlet.fail(call, ColdframeError("The model failed to answer; the host's log has the details."))
+
+    async def _stream(self, call: int, answers: AsyncIterator[Any]) -> None:
+        try:
+            async for answer in answers:
+                self._outlet.answer(call, answer)
+        finally:
+            # Closed here and now, not when the garbage is collected: the slot must be free before the end is told.
+            close = getattr(answers, "aclose", None)
+            if close is not None:
+                await close()

@@ -1,0 +1,129 @@
+"""The forkserver: a process that imported an engine once and forks a worker, ready to load, whenever it is asked.
+
+Run as `python -m host.worker.forkserver FD MODULE…`. One thread, no device, no event loop: nothing that a
+fork would break. It is asked with one byte and two descriptors (the worker's socket, its log) over a socket, and tells
+the pid of every worker and how each one ended. It ends, with its workers, when that socket closes.
+
+It stands in for multiprocessing's forkserver, which re-imports the host's main module in each worker, pickles what it
+passes, adds a resource-tracker process and keeps exit statuses to itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import traceback
+from typing import NoReturn
+
+from host.worker import main as worker
+
+FORK = b"f"
+REPLY = struct.Struct("!cii")
+FORKED, ENDED, IMPORTED = b"p", b"x", b"i"
+_PR_SET_PDEATHSIG = 1
+
+
+def main(fd: int, preload: list[str]) -> int:
+    """Import `preload`, then fork on request until the other end of the socket `fd` is closed."""
+    control = socket.socket(fileno=fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for module in preload:
+        try:
+            importlib.import_module(module)
+        except Exception:
+            # A worker will fail at the same import and tell its client; this process must stay to fork it.
+            traceback.print_exc()
+    # What is imported by now is never freed: keep collections in workers from touching, and so copying, its pages.
+    gc.collect()
+    gc.freeze()
+    control.sendall(REPLY.pack(IMPORTED, os.getpid(), 0))
+    children: set[int] = set()
+    try:
+        while True:
+            ready, _, _ = select.select([control, wake_read], [], [])
+            if wake_read in ready:
+                os.read(wake_read, 512)
+                _reap(control, children)
+            if control in ready and not _serve(control, children):
+                return 0
+    finally:
+        for pid in children:
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def _serve(control: socket.socket, children: set[int]) -> bool:
+    """Fork one worker; returns False when the host is gone."""
+    data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+    if not data:
+        return False
+    sock, log = descriptors
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_worker(control, sock, log, parent)
+    os.close(sock)
+    os.close(log)
+    children.add(pid)
+    control.sendall(REPLY.pack(FORKED, pid, 0))
+    return True
+
+
+def _become_worker(control: socket.socket, sock: int, log: int, parent: int) -> NoReturn:
+    """Turn the forked child into a worker in a process group of its own; never returns."""
+    status = 70
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        control.close()
+        _die_with(parent)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        status = worker.run(socket.socket(fileno=sock))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends; elsewhere than on Linux the closed socket does it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def _reap(control: socket.socket, children: set[int]) -> None:
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        children.discard(pid)
+        control.sendall(REPLY.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,37 @@
+"""`POST /v1/echo`: one JSON object, or with `stream: true` one server-sent event per token and `[DONE]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from litestar import post
+from litestar.params import Dependency
+
+from coldframe_echo.api import Call, Echo, EchoAnswer, EchoBody, EchoEvent, EchoOnce
+from coldframe_echo.operations import ECHO, ECHO_ONCE
+from host.function import Host
+from host.http.sse import DONE, EventStream, frame
+
+
+class EchoRenderer:
+    """Each event is one frame of its own JSON."""
+
+    def __call__(self, answer: EchoEvent) -> Iterable[bytes]:
+        """Return the frame of one event."""
+        return (frame(answer),)
+
+    def end(self) -> Iterable[bytes]:
+        """Return what OpenAI's streams end with."""
+        return (DONE,)
+
+
+@post("/v1/echo", status_code=200, tags=["echo"])
+async def echo(
+    data: EchoBody, host: Annotated[Host, Dependency(skip_validation=True)]
+) -> EchoAnswer | EventStream[EchoEvent]:
+    """Say the text back."""
+    knobs: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}
+    if data.stream:
+        return EventStream(host.stream(data.model, ECHO, Echo(**knobs)), EchoRenderer())
+    return await host.call(data.model, ECHO_ONCE, EchoOnce(**knobs))
