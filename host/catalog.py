@@ -110,6 +110,14 @@ class Catalog:
                 self._names[alias] = name
         self._entries = entries
 
+    def add(self, manifest: Manifest, document: Document) -> Deployment:
+        """Serve one manifest that no folder holds; raises `ManifestError`."""
+        entry = Entry(file=document.file, manifest=manifest, function=self._check(manifest, document))
+        self._deployments[manifest.name] = deployment = self._make(manifest, entry.function)
+        self._names.update(dict.fromkeys(_names(manifest), manifest.name))
+        self._entries[document.file] = entry
+        return deployment
+
     async def watch(self) -> None:
         """Refresh whenever the folder changes, until cancelled."""
         from watchfiles import awatch

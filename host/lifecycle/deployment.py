@@ -81,7 +81,7 @@ class Deployment:
         """
         self._refuse_now()
         running = self._running
-        if self.state is State.READY and running and self._going is None and not self._queue and self._room > 0:
+        if running is not None and self._open and not self._queue and self._room > 0:
             self.in_flight += 1
             return running.link
         ticket = self._queue.join(self._room)
@@ -94,7 +94,7 @@ class Deployment:
             self._queue.leave(ticket)
             self._changed.set()
             raise
-        if self._running is None:  # died between being served and getting here
+        if self._running is None or not self._running.link.alive:  # died between being served and getting here
             self.release()
             return await self.acquire()
         return self._running.link
@@ -201,6 +201,12 @@ class Deployment:
         if self._running is not None:
             return self._running.facts.capacity - self.in_flight
         return self.manifest.slots if isinstance(self.manifest.slots, int) else 1
+
+    @property
+    def _open(self) -> bool:
+        """Whether calls may start: loaded, not on its way down, not dying."""
+        running = self._running
+        return self.state is State.READY and self._going is None and running is not None and running.link.alive
 
     @property
     def _free(self) -> bool:
@@ -331,7 +337,7 @@ class Deployment:
                 continue
 
     def _grant(self) -> None:
-        while self._going is None and self._room > 0 and self._queue.serve():
+        while self._open and self._room > 0 and self._queue.serve():
             self.in_flight += 1
 
     def _reason(self) -> str | None:

@@ -3,6 +3,6 @@
 from host.manifest.document import Document, read
 from host.manifest.duration import Duration, seconds
 from host.manifest.schema import schema
-from host.manifest.spec import Manifest, Queue, load
+from host.manifest.spec import Manifest, Queue, load, of_manifest
 
-__all__ = ("Document", "Duration", "Manifest", "Queue", "load", "read", "schema", "seconds")
+__all__ = ("Document", "Duration", "Manifest", "Queue", "load", "of_manifest", "read", "schema", "seconds")

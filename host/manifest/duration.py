@@ -19,7 +19,7 @@ Duration = Annotated[
     float,
     msgspec.Meta(
         ge=0,
-        extra_json_schema={"type": ["number", "string"], "pattern": r"^(never|(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+)$"},
+        extra_json_schema={"$comment": "duration", "pattern": r"^(never|(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+)$"},
         extra={"duration": True, "expected": EXPECTED},
     ),
 ]

@@ -18,6 +18,9 @@ from host.manifest.syntax import Tree, Where
 
 def fit(tree: Tree, data: Any, info: Any, where: Where) -> Any:
     """Return the data in the shape that `info`, a type as msgspec sees it, asks for; raises `ManifestError`."""
+    word = tree.words.get(where)
+    if word and isinstance(data, bool) and _chooses(info, word):
+        return word
     if isinstance(info, inspect.Metadata):
         if (info.extra or {}).get("duration"):
             return _seconds(tree, data, where)
@@ -52,6 +55,14 @@ def unknown(tree: Tree, key: str, known: list[str], where: Where) -> ManifestErr
     near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
     hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(sorted(known)) or 'none'}"
     return tree.error(f"unknown key `{key}`; {hint}", (*where, key))
+
+
+def _chooses(info: Any, word: str) -> bool:
+    """Say whether `on`, `off`, `yes` or `no` is one of the words to choose from, and no boolean is wanted."""
+    members = info.types if isinstance(info, inspect.UnionType) else (info,)
+    literals = [member for member in members if isinstance(member, inspect.LiteralType)]
+    wants_bool = any(isinstance(member, inspect.BoolType) for member in members)
+    return not wants_bool and any(word in literal.values for literal in literals)
 
 
 def _takes_null(info: Any) -> bool:

@@ -23,19 +23,21 @@ def schema(options: Mapping[str, type[msgspec.Struct]] | None = None, tasks: Seq
     them, both are left open.
     """
     structs = dict(options or {})
-    references, components = msgspec.json.schema_components([Manifest, *structs.values()])
-    for struct in _reached([Manifest, *structs.values()]):
-        (reference,), _ = msgspec.json.schema_components([struct])
-        _describe(components.get(_name(reference), {}), struct)
-    root = components.pop(_name(references[0]))
+    reached = _reached([Manifest, *structs.values()])
+    found, components = msgspec.json.schema_components(reached)
+    _open_durations(components)
+    references = dict(zip(reached, found, strict=True))
+    for struct, reference in references.items():
+        _describe(components[_name(reference)], struct)
+    root = components.pop(_name(references[Manifest]))
     keys = root["properties"]
     keys["name"].pop("default")
     if tasks:
         keys["task"]["enum"] = sorted(set(tasks))
     if structs:
-        keys["engine"] = {"enum": ["auto", *sorted(structs)], **_kept(keys["engine"], "default", "description")}
-        root["allOf"] = [_choice(name, reference) for name, reference in zip(structs, references[1:], strict=True)]
-        keys["options"]["anyOf"] = [*references[1:], {"type": "null"}]
+        keys["engine"] = {"enum": ["auto", *sorted(structs), None], **_kept(keys["engine"], "default", "description")}
+        root["allOf"] = [_choice(name, references[struct]) for name, struct in structs.items()]
+        keys["options"]["anyOf"] = [*(references[struct] for struct in structs.values()), {"type": "null"}]
     return {"$schema": DRAFT, **root, "title": "coldframe manifest", "$defs": components}
 
 
@@ -89,6 +91,19 @@ def _or_null(key: dict[str, Any]) -> dict[str, Any]:
         kinds = found["type"] if isinstance(found["type"], list) else [found["type"]]
         found["type"] = [*kinds, *([] if "null" in kinds else ["null"])]
     return found
+
+
+def _open_durations(value: Any) -> None:
+    """Let every time be text or a number; msgspec, which sees the seconds only, says that it is a number."""
+    if isinstance(value, dict):
+        if value.get("$comment") == "duration":
+            value["type"] = ["string", "number"]
+            value.pop("$comment")
+        for item in value.values():
+            _open_durations(item)
+    elif isinstance(value, list):
+        for item in value:
+            _open_durations(item)
 
 
 def _choice(engine: str, reference: dict[str, Any]) -> dict[str, Any]:

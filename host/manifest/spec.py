@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ import msgspec
 from host.errors import ManifestError
 from host.manifest.document import Document, read
 from host.manifest.duration import Duration
+from host.manifest.syntax import Tree
 
 # `$` alone would let a line end through, in Python though not in JSON schema.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$(?!\n)"
@@ -79,6 +81,23 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """How many requests may wait, and how long."""
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     """The engine's own knobs; docs/manifest.md lists them."""
+
+
+def of_manifest(manifest: Manifest, base: Path | None = None) -> tuple[Manifest, Document]:
+    """Return a manifest made in code, checked as a file's would be, and its document; raises `ManifestError`.
+
+    `base` is the folder that relative model paths start from (default: the working directory).
+    """
+    said = msgspec.to_builtins(manifest)
+    for times, key in ((said, "idle"), (said["queue"], "wait")):
+        times[key] = "never" if math.isinf(times[key]) else times[key]
+    tree = Tree((base or Path.cwd()) / "manifest made in code")
+    tree.data = {key: value for key, value in said.items() if value not in (None, "")}
+    document = Document(tree)
+    checked = document.convert(Manifest)
+    if not checked.name:
+        raise ManifestError("a manifest made in code needs a `name`", key="name")
+    return checked, document
 
 
 def load(path: Path) -> tuple[Manifest, Document]:

@@ -19,23 +19,27 @@ Where = tuple[str | int, ...]
 """The way to a value: `("queue", "size")`, `("aliases", 0)`."""
 _DEPTH_MAX = 24
 _NODES_MAX = 10_000
+_TOO_MANY = f"more than {_NODES_MAX} values"
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
 _TRUE = {"yes", "true", "on"}
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's parser with resolvers of its own, and a bound on depth that holds before the text is scanned."""
+    """PyYAML's parser with resolvers of its own, and bounds that hold before the whole text is scanned."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own protocol
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose one node, unless it stands too deep."""
+        """Compose one node, unless it stands too deep or is one of too many."""
         self.depth += 1
-        if self.depth > _DEPTH_MAX:
+        self.nodes += 1
+        if self.depth > _DEPTH_MAX or self.nodes > _NODES_MAX:
+            problem = f"nested deeper than {_DEPTH_MAX} levels" if self.depth > _DEPTH_MAX else _TOO_MANY
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=f"nested deeper than {_DEPTH_MAX} levels", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
         try:
             return super().compose_node(parent, index)
         finally:
@@ -78,7 +82,7 @@ class Tree:
         """Return the node as plain data, writing down lines and words on the way."""
         self._nodes += 1
         if self._nodes > _NODES_MAX:
-            raise self.error(f"more than {_NODES_MAX} values, counting what aliases repeat", where)
+            raise self.error(f"{_TOO_MANY}, counting what aliases repeat", where)
         if any(node is parent for parent in self._open):
             raise self.error("an alias inside its own anchor never ends", where, node)
         self.lines.setdefault(where, node.start_mark.line + 1)

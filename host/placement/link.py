@@ -45,6 +45,11 @@ class Link(ABC):
     ended: asyncio.Future[Ending]
     """Done when the place is gone and its memory free, on purpose or not."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether calls can be begun; false from the first sign of an end, before `ended` tells how it was."""
+        return not self.ended.done()
+
     @abstractmethod
     async def plan(self) -> Plan:
         """Have the instance plan itself. Raises what it raises, or `LoadFailed` when the place ended meanwhile."""

@@ -64,6 +64,11 @@ class ProcessLink(Link):
         await asyncio.get_running_loop().create_connection(lambda: link._wire, sock=sock)
         return link
 
+    @property
+    def alive(self) -> bool:
+        """Whether the worker's socket is open and it was not told to stop."""
+        return self._ending is None and not self._stopping
+
     async def plan(self) -> Plan:
         """Have the worker plan."""
         requests = {
@@ -83,7 +88,7 @@ class ProcessLink(Link):
         """Send a request."""
         call = next(self._ids)
         exchange = Exchange(functools.partial(self._cancel, call))
-        if self._ending is not None or self._stopping:
+        if not self.alive:
             exchange.fail(InstanceDied("The model's process ended while the call came in."))
             return exchange
         body = msgspec.Raw(encoder.encode(request))

@@ -33,6 +33,7 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     threads: int | None = 4
     scale: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.5
     mode: Literal["fast", "exact", "off"] = "fast"
+    switch: Literal["on", "off"] | bool = "on"
     colour: Colour = Colour.RED
     inner: Inner = Inner()
     maybe: Inner | None = None
@@ -57,6 +58,10 @@ def options(write):
         ("scale: ~", Options()),
         ("scale: 1", Options(scale=1.0)),
         ("mode: ~", Options()),
+        ("mode: off", Options(mode="off")),
+        ("mode: 'off'", Options(mode="off")),
+        ("switch: off", Options(switch=False)),
+        ("switch: 'off'", Options(switch="off")),
         ("colour: blue", Options(colour=Colour.BLUE)),
         ("inner: {wait: 5m, depth: ~}", Options(inner=Inner(wait=300.0))),
         ("maybe: {wait: never}", Options(maybe=Inner(wait=math.inf))),
@@ -81,8 +86,8 @@ def test_fits(options, text, expected):
         ("re_named: 1", "options.re_named", "did you mean `re-named`?"),
         ("threads: many", "options.threads", "expected a whole number, got `many`"),
         ("scale: 1.5", "options.scale", "expected a number from 0 to 1, got `1.5`"),
-        ("mode: of", "options.mode", "expected `fast`, `exact` or `off`, got `of`; did you mean `off`?"),
-        ("mode: off", "options.mode", 'got `off`: put it in quotes, "off"'),
+        ("mode: of", "options.mode", "expected `exact`, `fast` or `off`, got `of`; did you mean `off`?"),
+        ("mode: on", "options.mode", "expected `exact`, `fast` or `off`, got `on`"),
         ("colour: green", "options.colour", "expected `red` or `blue`, got `green`"),
         ("inner: {depht: 1}", "options.inner.depht", "did you mean `depth`?"),
         ("inner: {depth: 10}", "options.inner.depth", "from more than 0 to less than 10"),

@@ -7,12 +7,14 @@ import jsonschema
 import msgspec
 import pytest
 import yaml
-from conftest import BASE
 
 from host.manifest import Duration, Manifest, Queue, schema
 from host.manifest.schema import docs
 
 SHIPPED = sorted(p for p in (Path(__file__).parents[3] / "manifests").iterdir() if p.suffix in {".yaml", ".yml"})
+
+
+BASE = "task: chat\nmodel: org/repo\n"
 
 
 class Inner(msgspec.Struct, kw_only=True, frozen=True):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from host.errors import ManifestError
-from host.manifest import Manifest, Queue, load
+from host.manifest import Manifest, Queue, load, of_manifest
 
 OPTIONAL = [field.name for field in msgspec.structs.fields(Manifest) if not field.required]
 
@@ -186,3 +186,21 @@ def test_a_file_s_name_that_cannot_be_a_model_s_is_refused(write, file):
 def test_manifests_survive_the_wire(manifest):
     found = manifest("idle: never\naliases: [a]\noptions: {x: [1, ~]}")
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Manifest) == found
+
+
+@pytest.mark.parametrize("keys", [{}, {"idle": math.inf, "queue": Queue(wait=math.inf, size=1), "aliases": ("a", "b")}])
+def test_a_manifest_made_in_code_is_checked_as_a_file_is(tmp_path, keys):
+    made = Manifest(task="chat", model="m", name="x", options={"a": [1, None]}, **keys)
+    checked, document = of_manifest(made, tmp_path)
+    assert checked == made
+    assert document.file.parent == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [({"name": ""}, "name"), ({"name": "a b"}, "name"), ({"context": 0}, "context"), ({"idle": -1}, "idle")],
+)
+def test_a_manifest_made_in_code_is_refused_as_a_file_is(keys, key):
+    with pytest.raises(ManifestError) as caught:
+        of_manifest(Manifest(**{"task": "chat", "model": "m", "name": "x", **keys}))
+    assert caught.value.key == key

@@ -1,0 +1,81 @@
+"""One function without a server, in this process and in one of its own."""
+
+from pathlib import Path
+
+import pytest
+from coldframe_echo.api import Echo, EchoOnce
+
+from host.direct import open_function
+from host.errors import InstanceDied, InvalidRequest, ManifestError
+from host.events import State
+from host.manifest import Manifest
+
+pytestmark = pytest.mark.anyio
+
+ECHO = Manifest(name="echo", task="echo", model="package:coldframe_echo/model.echo")
+
+
+@pytest.mark.parametrize("placement", ["inline", "process"])
+async def test_calls_and_streams_answer_with_the_functions_own_structs(placement):
+    async with open_function(ECHO, placement=placement) as echo:
+        assert echo.status().state is State.COLD
+        once = await echo.call(EchoOnce(text="one two"))
+        assert once.text == "one two"
+        tokens = [answer async for answer in echo.stream(Echo(text="one two"))]
+        assert "".join(getattr(token, "text", "") or "" for token in tokens) == "one two"
+        assert tokens[-1].usage.completion_tokens == 2
+        status = echo.status()
+        assert (status.state, status.loads, status.in_flight) == (State.READY, 1, 0)
+        assert (status.pid is None) == (placement == "inline")
+
+
+async def test_a_file_is_opened_with_paths_relative_to_it(tmp_path: Path):
+    (tmp_path / "words.echo").write_text("from the file")
+    file = tmp_path / "mine.yaml"
+    file.write_text("task: echo\nmodel: ./words.echo\nplacement: inline\n")
+    async with open_function(file) as echo:
+        assert (await echo.call(EchoOnce())).text == "from the file"
+        assert echo.manifest.name == "mine"
+
+
+async def test_the_wrong_request_names_what_would_be_right():
+    async with open_function(ECHO, placement="inline") as echo:
+        with pytest.raises(InvalidRequest, match=r"EchoOnce \(call\)"):
+            await echo.call(Echo(text="x"))
+        with pytest.raises(InvalidRequest, match="does not take dict"):
+            echo.stream({"text": "x"})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (Manifest(task="echo", model="package:coldframe_echo/model.echo"), "needs a `name`"),
+        (Manifest(name="x", task="echoo", model="./x"), "did you mean `echo`"),
+        (Manifest(name="x", task="echo", model="package:coldframe_echo/model.echo", options={"slotz": 1}), "slotz"),
+        (Manifest(name="x", task="echo", model="x y", placement="nowhere"), "no such placement"),
+    ],
+)
+async def test_a_manifest_that_cannot_be_used_says_why(manifest, message):
+    with pytest.raises(ManifestError, match=message):
+        async with open_function(manifest):
+            pass
+
+
+async def test_a_crash_is_an_error_and_the_next_call_loads_anew():
+    async with open_function(ECHO) as echo:
+        with pytest.raises(InstanceDied, match="SIGSEGV"):
+            await echo.call(EchoOnce(text="a b", crash_after=1))
+        assert (await echo.call(EchoOnce(text="again"))).text == "again"
+        assert echo.status().loads == 2
+
+
+async def test_nothing_is_left_when_it_is_closed():
+    async with open_function(ECHO) as echo:
+        pid = (await echo.load()).pid
+        assert Path(f"/proc/{pid}").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_the_fixture_opens_and_closes(coldframe_open):
+    echo = await coldframe_open(ECHO, placement="inline")
+    assert (await echo.call(EchoOnce(text="hi"))).text == "hi"
