@@ -17,7 +17,7 @@ ARGS ?=
 # because a wheel built on one machine (or cached by pip) has to run on another one. AVX2, FMA and F16C stay on.
 export CMAKE_ARGS ?= -DGGML_NATIVE=OFF
 
-.PHONY: help install serve test lint bench clean
+.PHONY: help install serve test lint docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: $(STAMP) ## check style, format, types and who may import whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP) ## write the tables of keys in docs/manifest.md anew
+	$(BIN)/python -m host.manifest.tables docs/manifest.md
 
 bench: $(STAMP) ## measure against the peers, as ratios in one run (ARGS passes options on)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -67,5 +67,4 @@ def litestar(runtime: Runtime) -> Litestar:
         ),
         request_max_body_size=runtime.settings.max_body,
         logging_config=None,
-        signature_types=[Host, Runtime],
     )

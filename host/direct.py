@@ -27,7 +27,7 @@ class OpenFunction:
     """A manifest that can be asked; loaded by its first call, as in a host."""
 
     def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._deployment = deployment
 
     @property
@@ -51,12 +51,12 @@ class OpenFunction:
     async def call(self, request: Any) -> Any:
         """Return the answer to one request Struct of an operation that does not stream."""
         operation = self.operation(request, streams=False)
-        return await self._runtime.dispatch.call(self.manifest.name, operation, request)
+        return await self.runtime.dispatch.call(self.manifest.name, operation, request)
 
     def stream(self, request: Any) -> Stream[Any]:
         """Return the answers to one request Struct of a streaming operation; iterate them, or `aclose` early."""
         operation = self.operation(request, streams=True)
-        return self._runtime.dispatch.stream(self.manifest.name, operation, request)
+        return self.runtime.dispatch.stream(self.manifest.name, operation, request)
 
     def operation(self, request: Any, *, streams: bool) -> Operation[Any, Any]:
         """Return the operation that takes this request; raises `InvalidRequest` naming what would be right."""

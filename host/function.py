@@ -34,6 +34,8 @@ class Operation(msgspec.Struct, Generic[Request, Answer], kw_only=True, frozen=T
     answer: Any
     """`type[Answer]`, or a union of tagged Structs, which Python's typing cannot say."""
     streams: bool = False
+    path: str | None = None
+    """The route that takes its JSON by POST, such as `/v1/embeddings`: the command line asks it. None: it has none."""
 
 
 class Engine(msgspec.Struct, kw_only=True, frozen=True):
@@ -64,6 +66,8 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
     """Other words for the task, e.g. Hugging Face's pipeline names."""
     routes: tuple[Any, ...] = ()
     """Litestar route handlers; they ask for the dependency `host: Host`."""
+    shell: str | None = None
+    """`module:Class` of its `Shell`, imported only by the command line; None: it is asked by JSON there."""
 
     def operation(self, name: str) -> Operation[Any, Any]:
         """Return the operation of that name; raises `KeyError`."""
@@ -72,6 +76,20 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
 
 def _unknown(name: str) -> Operation[Any, Any]:
     raise KeyError(name)
+
+
+class Shell(Protocol):
+    """How people speak to a function from a command line: plain words in, plain text out.
+
+    What is in between is the JSON of the route of the function's first operation that has a `path`. The texts of a
+    stream's events are joined as they come.
+    """
+
+    def body(self, text: str) -> dict[str, Any]:
+        """Return the JSON body that asks what a person means by these words; `model` is added by the caller."""
+
+    def show(self, answer: Any) -> str:
+        """Return what a person reads of one JSON answer, or of one event of a stream; empty where that is nothing."""
 
 
 class Usage(msgspec.Struct, kw_only=True, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from typing import Any
@@ -39,9 +40,12 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
         loop.add_signal_handler(number, over.set)
     serving = loop.create_task(server.serve())
     serving.add_done_callback(lambda _: over.set())
-    if ready is not None:
-        loop.create_task(_tell(ready, settings.address, port))
+    telling = loop.create_task(_tell(ready, settings.address, port)) if ready is not None else None
     await over.wait()
+    # Whoever presses Ctrl-C now means at once; the forkservers see their sockets close and end with their workers.
+    loop.add_signal_handler(signal.SIGINT, os._exit, 128 + signal.SIGINT)
+    if telling is not None:
+        telling.cancel()
     log.info("stopping", grace=settings.grace)
     # Streams end before the server stops: it would wait for them without a bound.
     await runtime.dispatch.stop(settings.grace)

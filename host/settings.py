@@ -1,62 +1,71 @@
 """The host's own settings: the `[host]` and `[granian]` tables of granian.toml, typed and checked.
 
-It knows names, types and defaults; what they do is up to whoever reads them.
+It knows names, types and defaults; what they do is up to whoever reads them. docs/settings.md describes each.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
+import ipaddress
+import math
 import re
 import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
 from host import machine
 from host.errors import ManifestError
+from host.manifest import expectation
 from host.manifest.duration import seconds
+from host.size import size
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
-_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+T = TypeVar("T")
 MEMORY_SHARE = 0.9
 """Of the machine's RAM (or cgroup limit), when `memory` is `auto`."""
-OURS = ("target", "address", "port", "interface", "factory")
-"""Parameters of granian that are not settings of `[granian]`: the host gives them itself."""
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+REFUSED = {
+    **dict.fromkeys(("target", "interface", "factory"), "is set by the host"),
+    **dict.fromkeys(("address", "port"), "stands in [host]"),
+    "uds": "is not served: the host listens on an address and a port",
+}
+"""Parameters of granian that are not settings of `[granian]`, and why."""
+_DEVICE = re.compile(r"[a-z]+:(0|[1-9][0-9]*)|mps")
+_STEP = re.compile(r"[^.\[\]]+")
 
 
 class HostSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The `[host]` table."""
 
-    manifests: str = "manifests"
-    """The folder of manifests (or one file), relative to the working directory; the shipped ones where it is missing."""
-    address: str = "127.0.0.1"
-    """Address to listen on."""
-    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8000
-    """Port to listen on."""
+    manifests: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """The folder of manifests (or one file), relative to the working directory; default: `manifests` where that exists,
+    else the manifests shipped with coldframe."""
+    address: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
+    """Address to listen on: an IP address, or `localhost`."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    """Port to listen on, 0 for any free one; default: the environment variable `PORT`, else 8000."""
     memory: int | str = "auto"
     """RAM for all instances together: `8GiB`, a number of bytes, or `auto` for nine tenths of what there is."""
-    vram: dict[str, int | str] = msgspec.field(default_factory=dict)
+    vram: dict[str, Any] = msgspec.field(default_factory=dict)
     """Accelerator memory by device, `{"cuda:0" = "20GiB"}`; a device that is not named gives 95 % of its own."""
-    threads: Annotated[int, msgspec.Meta(ge=1)] | str = "auto"
+    threads: Annotated[int, msgspec.Meta(ge=1, le=4096)] | Literal["auto"] = "auto"
     """Cores an engine may use; `auto` is what cgroup quota and affinity allow."""
-    grace: float | str = "30s"
+    grace: int | float | str = "30s"
     """On shutdown, how long streams may go on before they are ended."""
-    drain: float | str = "30s"
+    drain: int | float | str = "30s"
     """How long calls in flight may go on when their manifest changed or `unload` was asked."""
-    stop: float | str = "5s"
+    stop: int | float | str = "5s"
     """How long a worker has to end after SIGTERM before SIGKILL."""
-    stall: float | str = "5m"
+    stall: int | float | str = "5m"
     """How long a load may make no progress before it is given up."""
     max_body: int | str = "32MiB"
     """Largest request body."""
-    log: str = "auto"
+    log: Literal["auto", "json", "console"] = "auto"
     """`json`, `console`, or `auto`: console on a terminal."""
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`."""
 
 
@@ -64,6 +73,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     """All settings, in the units the code wants: bytes and seconds."""
 
     manifests: Path
+    manifests_said: bool = False
+    """Whether a file or an option named the folder; one that is only the default may be missing."""
     address: str = "127.0.0.1"
     port: int = 8000
     budget: dict[str, int]
@@ -77,100 +88,167 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     log_level: str = "info"
     granian: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    @property
+    def loopback(self) -> bool:
+        """Whether only programs on this machine can connect."""
+        return ipaddress.ip_address(self.address).is_loopback
 
-def read(file: Path | None) -> Settings:
-    """Return the settings of a file (defaults for None); raises `ManifestError` with file and key."""
+    @property
+    def url(self) -> str:
+        """Where a client on this machine finds the host; an address that means all of them is the loopback one."""
+        address = ipaddress.ip_address(self.address)
+        if address.is_unspecified:
+            address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
+        place = f"[{address}]" if address.version == 6 else str(address)
+        return f"{'https' if self.granian.get('ssl_cert') else 'http'}://{place}:{self.port}"
+
+
+def read(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of a file (defaults for None); raises `ManifestError` with file and key.
+
+    Of the environment, where one is given, `PORT` counts when the file sets no port.
+    """
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")) if file else {}
+        table = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file else {}
     except OSError as error:
         raise ManifestError(f"cannot be read: {error.strerror}", file=file) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ManifestError(f"is not TOML: {error}", file=file) from None
-    for key in table:
-        if key not in ("host", "granian"):
-            raise ManifestError(_unknown(key, ("host", "granian")), file=file, key=key)
+    _refuse_unknown(file, table, ("host", "granian"), "")
     host = _table(file, table, "host")
-    known = [field.name for field in msgspec.structs.fields(HostSettings)]
-    for key in host:
-        if key not in known:
-            raise ManifestError(_unknown(key, known), file=file, key=f"host.{key}")
+    _refuse_unknown(file, host, [field.name for field in msgspec.structs.fields(HostSettings)], "host.")
+    said = _convert(file, host, HostSettings, "host")
+    return _Reading(file, said).settings(_port(said, environment or {}), _granian(file, _table(file, table, "granian")))
+
+
+def address(value: str) -> str:
+    """Return the IP address of `0.0.0.0`, `::1`, `localhost`; raises `ValueError` that says what would be right."""
+    if value == "localhost":
+        return "127.0.0.1"
     try:
-        said = msgspec.convert(host, HostSettings)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$.")
-        raise ManifestError(message[0].lower() + message[1:], file=file, key=f"host.{where.rstrip('`')}") from None
-    return _settings(file, said, _granian(file, _table(file, table, "granian")))
+        return str(ipaddress.ip_address(value.strip("[]")))
+    except ValueError:
+        told = expectation.shown(value)
+        raise ValueError(f"expected an IP address such as 127.0.0.1 or 0.0.0.0, or localhost, got {told}") from None
 
 
-def size(value: int | str) -> int:
-    """Return bytes for `8GiB`, `500MB` or a number; raises `ValueError` that says what would be right."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"expected a size such as 8GiB or 500MB, got {value!r}")
-    return int(float(match[1]) * _UNITS[match[2]])
+class _Reading:
+    """One `[host]` table on its way to `Settings`: words become numbers, and what is none is told with its key."""
 
+    def __init__(self, file: Path | None, said: HostSettings) -> None:
+        self._file = file
+        self._said = said
 
-def _settings(file: Path | None, said: HostSettings, granian: dict[str, Any]) -> Settings:
-    def told(key: str, parse: Any, value: Any) -> Any:
+    def settings(self, port: int, granian: dict[str, Any]) -> Settings:
+        said = self._said
+        return Settings(
+            manifests=Path(said.manifests or "manifests").expanduser(),
+            manifests_said=said.manifests is not None,
+            address=self._told("address", address, said.address),
+            port=port,
+            budget=self._budget(),
+            threads=machine.cores() if isinstance(said.threads, str) else said.threads,
+            grace=self._told("grace", seconds, said.grace),
+            drain=self._told("drain", seconds, said.drain),
+            stop=self._told("stop", _bounded, said.stop),
+            stall=self._told("stall", seconds, said.stall),
+            max_body=self._told("max_body", size, said.max_body),
+            log=said.log,
+            log_level=said.log_level,
+            granian=granian,
+        )
+
+    def _budget(self) -> dict[str, int]:
+        auto = int(machine.memory_total() * MEMORY_SHARE)
+        budget = {"ram": auto if self._said.memory == "auto" else self._told("memory", size, self._said.memory)}
+        for device, value in self._said.vram.items():
+            key = f'vram."{device}"'
+            if not _DEVICE.fullmatch(device):
+                raise self._error(key, "expected a device with its number, such as cuda:0, or mps")
+            budget[device] = self._told(key, size, value)
+        return budget
+
+    def _told(self, key: str, parse: Callable[[Any], T], value: Any) -> T:
         try:
             return parse(value)
         except ValueError as error:
-            raise ManifestError(str(error), file=file, key=f"host.{key}") from None
+            raise self._error(key, str(error)) from None
 
-    auto = int(machine.memory_total() * MEMORY_SHARE)
-    budget = {"ram": auto if said.memory == "auto" else told("memory", size, said.memory)}
-    budget |= {device: told("vram", size, value) for device, value in said.vram.items()}
-    if isinstance(said.threads, str) and said.threads != "auto":
-        raise ManifestError("expected a number or `auto`", file=file, key="host.threads")
-    for key, value, allowed in (
-        ("log", said.log, ("auto", "json", "console")),
-        ("log_level", said.log_level, ("debug", "info", "warning", "error")),
-    ):
-        if value not in allowed:
-            raise ManifestError(f"expected one of {', '.join(allowed)}, got {value!r}", file=file, key=f"host.{key}")
-    return Settings(
-        manifests=Path(said.manifests),
-        address=said.address,
-        port=said.port,
-        budget=budget,
-        threads=machine.cores() if isinstance(said.threads, str) else said.threads,
-        grace=told("grace", seconds, said.grace),
-        drain=told("drain", seconds, said.drain),
-        stop=told("stop", seconds, said.stop),
-        stall=told("stall", seconds, said.stall),
-        max_body=told("max_body", size, said.max_body),
-        log=said.log,
-        log_level=said.log_level,
-        granian=granian,
-    )
+    def _error(self, key: str, message: str) -> ManifestError:
+        return ManifestError(message, file=self._file, key=f"host.{key}")
+
+
+def _bounded(value: Any) -> float:
+    found = seconds(value)
+    if math.isinf(found):
+        raise ValueError("expected a time such as 5s; without end, a worker that hangs would never go")
+    return found
+
+
+def _port(said: HostSettings, environment: Mapping[str, str]) -> int:
+    if said.port is not None:
+        return said.port
+    word = environment.get("PORT", "").strip()
+    if not word:
+        return 8000
+    if not (word.isascii() and word.isdigit() and int(word) <= 65535):
+        raise ManifestError(f"expected a whole number from 0 to 65535, got {expectation.shown(word)}", key="PORT")
+    return int(word)
 
 
 def _granian(file: Path | None, table: dict[str, Any]) -> dict[str, Any]:
     """Return the `[granian]` table as keyword arguments of granian's embedded server, each checked to be one."""
+    if not table:
+        return {}
     from granian.server.embed import Server
 
-    known = [name for name in inspect.signature(Server.__init__).parameters if name not in ("self", *OURS)]
-    for key in table:
-        if key in OURS:
-            raise ManifestError("is set by the host; address and port stand in [host]", file=file, key=f"granian.{key}")
-        if key not in known:
-            raise ManifestError(_unknown(key, known), file=file, key=f"granian.{key}")
+    known = [name for name in inspect.signature(Server.__init__).parameters if name not in ("self", *REFUSED)]
+    for key, why in REFUSED.items():
+        if key in table:
+            raise ManifestError(why, file=file, key=f"granian.{key}")
+    _refuse_unknown(file, table, known, "granian.")
     hints = inspect.get_annotations(Server.__init__, eval_str=True)
+    for key, value in table.items():
+        inner = next((member for member in get_args(hints[key]) if dataclasses.is_dataclass(member)), None)
+        if inner is not None and isinstance(value, dict):
+            _refuse_unknown(file, value, [field.name for field in dataclasses.fields(inner)], f"granian.{key}.")
+    return {key: _convert(file, value, hints[key], f"granian.{key}") for key, value in table.items()}
+
+
+def _convert(file: Path | None, data: Any, type_: Any, at: str) -> Any:
+    """Return TOML data as the type; raises `ManifestError` with the key and what it expects."""
     try:
-        return {key: msgspec.convert(value, hints[key], strict=True) for key, value in table.items()}
+        return msgspec.convert(data, type_, strict=True, dec_hook=_path)
     except msgspec.ValidationError as error:
-        raise ManifestError(str(error), file=file, key="granian") from None
+        message, _, where = str(error).partition(" - at `$")
+        steps = tuple(_STEP.findall(where.rstrip("`")))
+        wanted = expectation.within(msgspec.inspect.type_info(type_), steps)
+        value = data
+        for step in steps:
+            value = value[step] if isinstance(value, dict) and step in value else value
+        told = expectation.refusal(wanted, value, None) if wanted is not None else message[0].lower() + message[1:]
+        told = told.replace("expected Path", "expected a path")
+        raise ManifestError(told, file=file, key=".".join((at, *steps))) from None
+
+
+def _path(type_: type, value: Any) -> Any:
+    """Return text as a path: granian's settings have some, and TOML has none."""
+    if type_ is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    raise ValueError(f"expected a path, got {expectation.shown(value)}")
 
 
 def _table(file: Path | None, data: dict[str, Any], name: str) -> dict[str, Any]:
     table = data.get(name, {})
     if not isinstance(table, dict):
-        raise ManifestError("expected a table", file=file, key=name)
+        raise ManifestError(f"expected a table: write it as [{name}]", file=file, key=name)
     return table
 
 
-def _unknown(key: str, known: Any) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"unknown key `{key}`" + (f"; did you mean `{near[0]}`?" if near else f"; known: {', '.join(known)}")
+def _refuse_unknown(file: Path | None, table: dict[str, Any], known: Iterable[str], at: str) -> None:
+    names = list(known)
+    for key in table:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1)
+            cure = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names)}"
+            raise ManifestError(f"unknown key; {cure}", file=file, key=f"{at}{key}")

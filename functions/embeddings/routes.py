@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from litestar import Response, post
-from litestar.params import Dependency
+from litestar.params import JSONBody
 
 from functions.embeddings.api import EMBED, EmbeddingsRequest
 from functions.embeddings.inputs import check
 from functions.embeddings.render import render
-from host.function import Host
+from host.http import HostDependency
 
 
 @post(["/v1/embeddings", "/embeddings"], status_code=200, summary="Create embeddings", tags=["embeddings"])
 async def create_embeddings(
-    data: EmbeddingsRequest, host: Annotated[Host, Dependency(skip_validation=True)]
+    data: JSONBody[EmbeddingsRequest], host: HostDependency
 ) -> Response[bytes]:
     """Return a vector for each input, in their order."""
     check(data)

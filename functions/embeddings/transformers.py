@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -78,9 +77,8 @@ class TransformersEmbeddings(Instance):
         size = self._items.dimension(request)
         items = await self._items.make(request, listed(request.input))
         vectors = await self._batcher.run(items)
-        data = await asyncio.to_thread(self._joined, vectors, size)
         usage = Usage(prompt_tokens=sum(len(item.ids) for item in items))
-        return Vectors(data=data, dimension=size, usage=usage)
+        return Vectors(data=self._joined(vectors, size), dimension=size, usage=usage)
 
     def facts(self) -> Facts:
         """Return what was chosen, and by which file."""

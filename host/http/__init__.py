@@ -1,1 +1,13 @@
-"""What every response has in common, whoever renders it: event streams, error bodies, request ids."""
+"""What every handler and response has in common: event streams, error bodies, request ids.
+
+`HostDependency` is how a function's handler asks for the host: `async def handler(data: JSONBody[…], host: HostDependency)`.
+"""
+
+from litestar.di import NamedDependency
+from litestar.params import SkipValidation
+
+from host.function import Host
+
+HostDependency = NamedDependency[SkipValidation[Host]]
+
+__all__ = ("HostDependency",)

@@ -1,11 +1,12 @@
 """Memory in bytes: who holds how much of which pool, and who must go before the next one may load.
 
-It decides by numbers alone. What a holder is and how it goes is behind the four members of `Holder`.
+It decides by numbers alone. What a holder is and how it goes is behind the members of `Holder`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from host.function import RAM, Plan
 log = structlog.get_logger(__name__)
 POLL = 0.1
 """Seconds between two looks at the memory that is really free."""
+PATIENCE = 5.0
+"""Seconds an admission waits for busy holders before they are asked to take no new work."""
 ACCELERATOR_SHARE = 0.95
 """Of an accelerator's memory; the rest is the driver's."""
 
@@ -37,6 +40,9 @@ class Holder(Protocol):
     async def evict(self, reason: str) -> bool:
         """Go, unless work came in; returns, once its memory is free, whether it went."""
 
+    def pause(self, paused: bool) -> None:
+        """Start no further call while `paused`: somebody has waited long for its memory. What runs goes on."""
+
 
 class Budget:
     """The bytes that may be taken of each pool, and by whom they are."""
@@ -44,13 +50,14 @@ class Budget:
     def __init__(self, totals: Mapping[str, int], available: Callable[[], int] | None = None) -> None:
         self.totals = dict(totals)
         self._available = available
-        self._held: dict[str, tuple[Holder, dict[str, int]]] = {}
+        # By holder, not by name: a manifest that changed is drained while its successor of the same name loads.
+        self._held: dict[Holder, dict[str, int]] = {}
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
 
     def held(self, pool: str = RAM) -> int:
         """Return the bytes of a pool that are given out."""
-        return sum(bytes_.get(pool, 0) for _, bytes_ in self._held.values())
+        return sum(bytes_.get(pool, 0) for bytes_ in self._held.values())
 
     def poke(self) -> None:
         """Have a waiting admission look again: something went idle, or memory came back."""
@@ -58,26 +65,43 @@ class Budget:
 
     def release(self, holder: Holder) -> None:
         """Take back what `holder` held; its memory is free by now."""
-        if self._held.pop(holder.name, None) is not None:
+        if self._held.pop(holder, None) is not None:
             self.poke()
 
     async def admit(self, holder: Holder, plan: Plan) -> None:
         """Wait until the plan's bytes fit, evicting idle holders, least recently used first; then hold them.
 
-        One admission at a time, in order, so that a large one is not starved by small ones. Cancel it to give up.
+        One admission at a time, in order, so that a large one is not starved by small ones; holders that are busy
+        without a pause are made to take one, so that it is not starved by them either. Cancel it to give up.
         Raises `InsufficientMemory` for what could not fit if everybody else were gone.
         """
         for pool, total in plan.pools.items():
             self.totals.setdefault(pool, int(total * ACCELERATOR_SHARE))
         self._refuse_impossible(holder, plan)
-        async with self._turn:
-            while not self._fits(plan):
-                self._changed.clear()
-                victim = self._victim(plan)
-                if victim is not None and await victim.evict("memory"):
+        paused: set[Holder] = set()
+        try:
+            async with self._turn:
+                await self._make_room(plan, paused)
+                self._held[holder] = dict(plan.bytes)
+        finally:
+            for other in paused:
+                other.pause(False)
+
+    async def _make_room(self, plan: Plan, paused: set[Holder]) -> None:
+        patient_until = time.monotonic() + PATIENCE
+        while not self._fits(plan):
+            self._changed.clear()
+            victim = self._victim(plan)
+            if victim is not None and await victim.evict("memory"):
+                continue
+            patience = patient_until - time.monotonic()
+            if patience <= 0:
+                for other in self._in_the_way(plan) - paused:
+                    paused.add(other)
+                    other.pause(True)
+                if self._victim(plan) is not None:
                     continue
-                await self._wait()
-            self._held[holder.name] = (holder, dict(plan.bytes))
+            await self._wait(patience if patience > 0 else None)
 
     def _refuse_impossible(self, holder: Holder, plan: Plan) -> None:
         for pool, need in plan.bytes.items():
@@ -103,18 +127,19 @@ class Budget:
         return self._available is None or self._available() >= plan.bytes.get(RAM, 0)
 
     def _victim(self, plan: Plan) -> Holder | None:
-        short = self._short(plan) or {RAM}
-        idle = [
-            holder
-            for holder, bytes_ in self._held.values()
-            if holder.evictable and any(bytes_.get(pool) for pool in short)
-        ]
+        idle = [holder for holder in self._in_the_way(plan) if holder.evictable]
         return min(idle, key=lambda holder: holder.last_used, default=None)
 
-    async def _wait(self) -> None:
-        """Wait for news of holders, or, when only the machine is short, a moment."""
+    def _in_the_way(self, plan: Plan) -> set[Holder]:
+        short = self._short(plan) or {RAM}
+        return {holder for holder, bytes_ in self._held.items() if any(bytes_.get(pool) for pool in short)}
+
+    async def _wait(self, longest: float | None) -> None:
+        """Wait for news of holders, at most `longest` seconds; when the machine may be short, only a moment."""
+        if self._available is not None:
+            longest = POLL if longest is None else min(POLL, longest)
         try:
-            await asyncio.wait_for(self._changed.wait(), POLL if self._available is not None else None)
+            await asyncio.wait_for(self._changed.wait(), longest)
         except TimeoutError:
             return
 

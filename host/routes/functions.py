@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from litestar import Request, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery
 from litestar.response import Stream
 
 from host.catalog import Problem
@@ -17,6 +17,7 @@ from host.errors import NotFound
 from host.events import Event, State
 from host.http.sse import KEEP_ALIVE, frame
 from host.lifecycle.status import Status
+from host.routes.dependency import RuntimeDependency
 from host.runtime import Runtime
 
 _BACKLOG = 10_000
@@ -41,7 +42,7 @@ class Unloaded(msgspec.Struct, kw_only=True, frozen=True):
 
 
 @get("/v1/functions", summary="List deployments and their states")
-async def list_functions(runtime: Runtime) -> FunctionList:
+async def list_functions(runtime: RuntimeDependency) -> FunctionList:
     """List every deployment. Wakes nothing."""
     return FunctionList(data=[d.status() for d in runtime.catalog], problems=list(runtime.catalog.problems.values()))
 
@@ -51,7 +52,7 @@ async def list_functions(runtime: Runtime) -> FunctionList:
     summary="Stream life-cycle events",
     responses={200: ResponseSpec(data_container=str, media_type="text/event-stream", description="Server-sent events")},
 )
-async def stream_events(runtime: Runtime, name: str | None = None) -> Stream:
+async def stream_events(runtime: RuntimeDependency, name: FromQuery[str | None] = None) -> Stream:
     """Stream events as they happen, those of one deployment when `name` is given; first a `status` event for each."""
     return Stream(_events(runtime, name), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
@@ -59,8 +60,8 @@ async def stream_events(runtime: Runtime, name: str | None = None) -> Stream:
 @post("/v1/functions/{action:path}", status_code=200, summary="Load or unload by hand")
 async def load_or_unload(
     request: Request[Any, Any, Any],
-    runtime: Runtime,
-    action: Annotated[str, Parameter(description="`NAME/load` or `NAME/unload`; names may hold slashes")],
+    runtime: RuntimeDependency,
+    action: FromPath[str],
 ) -> Status | Unloaded:
     """Load a deployment and return when it is ready, or drain and unload it; a cool-down is skipped."""
     name, _, verb = action.strip("/").rpartition("/")

@@ -15,6 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from host import __version__, machine
 from host.errors import ShuttingDown
 from host.events import State
+from host.routes.dependency import RuntimeDependency
 from host.runtime import Runtime
 from host.telemetry import METRICS
 
@@ -54,7 +55,7 @@ async def livez() -> Alive:
 
 
 @get("/readyz", summary="Whether calls are taken")
-async def readyz(runtime: Runtime) -> Alive:
+async def readyz(runtime: RuntimeDependency) -> Alive:
     """Answer 200 while calls are taken, cold models included, and 503 while shutting down."""
     if runtime.dispatch.stopping:
         raise ShuttingDown("The host is shutting down.")
@@ -62,7 +63,7 @@ async def readyz(runtime: Runtime) -> Alive:
 
 
 @get("/health", summary="The host at a glance")
-async def health(runtime: Runtime) -> Health:
+async def health(runtime: RuntimeDependency) -> Health:
     """Tell devices, versions, what is loaded and what is disabled, and why."""
     budget = runtime.budget
     return Health(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import FromPath
 
 from host.events import State
 from host.lifecycle.deployment import Deployment
-from host.runtime import Runtime
+from host.routes.dependency import RuntimeDependency
 
 _STARTED = int(time.time())
 _STATUS = {State.READY: "loaded", State.PLANNING: "loading", State.LOADING: "loading", State.FAILED: "failed"}
@@ -48,13 +48,13 @@ class ModelList(msgspec.Struct, kw_only=True, frozen=True):
 
 
 @get(["/v1/models", "/models"], summary="List what can be asked for")
-async def list_models(runtime: Runtime) -> ModelList:
+async def list_models(runtime: RuntimeDependency) -> ModelList:
     """List every served name, aliases included."""
     return ModelList(data=[_model(d, name) for d in runtime.catalog for name in (d.name, *d.manifest.aliases)])
 
 
 @get(["/v1/models/{model:path}", "/models/{model:path}"], summary="One model")
-async def get_model(runtime: Runtime, model: Annotated[str, Parameter(description="Name or alias")]) -> Model:
+async def get_model(runtime: RuntimeDependency, model: FromPath[str]) -> Model:
     """Return one model; names may hold slashes, raw or as %2F."""
     name = model.lstrip("/")
     return _model(runtime.catalog.find(name), name)

@@ -1,4 +1,4 @@
-"""Options of engines: any Struct fitted from a file, with nulls, times, unions, nested Structs, and errors with lines."""
+"""Options of engines: any Struct fitted from a file, with nulls, times, unions and nesting, and errors with lines."""
 
 import math
 from enum import StrEnum

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from coldframe_echo.api import Bytes, Crash, Seconds
 
+Capacity = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+Attempts = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
-class EchoOptions(msgspec.Struct, kw_only=True, frozen=True):
+
+class EchoOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The knobs of one manifest; all of them leave a healthy instance when they are not set."""
 
-    capacity: int | None = None
+    capacity: Capacity | None = None
     """Requests the instance takes side by side; default: its slots."""
     plan_seconds: Seconds = 0.0
     """How long the plan takes."""
@@ -28,7 +33,7 @@ class EchoOptions(msgspec.Struct, kw_only=True, frozen=True):
     """The load raises `LoadFailed` with this message, after `load_seconds`."""
     load_crash: Crash | None = None
     """The process dies after `load_seconds`: `segv`, `abort`, `kill`, or an exit code."""
-    load_oom: int = 0
+    load_oom: Attempts = 0
     """How many attempts run out of memory, after `load_seconds`: 1 is the first load only, 2 the retry as well."""
     hoard_bytes: Bytes = 0
     """RAM taken and touched while loading, and held until the instance closes."""

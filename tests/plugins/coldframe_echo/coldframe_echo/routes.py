@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Any
 
 from litestar import post
-from litestar.params import Dependency
+from litestar.di import NamedDependency
+from litestar.params import JSONBody, SkipValidation
 
 from coldframe_echo.api import Call, Echo, EchoAnswer, EchoBody, EchoEvent, EchoOnce
 from coldframe_echo.operations import ECHO, ECHO_ONCE
@@ -28,7 +29,7 @@ class EchoRenderer:
 
 @post("/v1/echo", status_code=200, tags=["echo"])
 async def echo(
-    data: EchoBody, host: Annotated[Host, Dependency(skip_validation=True)]
+    data: JSONBody[EchoBody], host: NamedDependency[SkipValidation[Host]]
 ) -> EchoAnswer | EventStream[EchoEvent]:
     """Say the text back."""
     knobs: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}

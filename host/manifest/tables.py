@@ -1,0 +1,77 @@
+"""The tables of keys in docs/manifest.md, made from the types, so that they cannot say something else.
+
+`python -m host.manifest.tables docs/manifest.md` writes them anew between `<!-- keys: NAME -->` and `<!-- end -->`. It
+asks the installed plug-ins for their engines and imports none by name.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from host.manifest.expectation import words
+from host.manifest.schema import docs
+from host.manifest.spec import Manifest, Queue
+
+_PLACE = re.compile(r"(<!-- keys: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def structs(distribution: str = "coldframe") -> dict[str, type[msgspec.Struct]]:
+    """Return what has a table: for our own distribution the manifest and its queue, and each engine's options."""
+    found: dict[str, type[msgspec.Struct]] = (
+        {"manifest": Manifest, "queue": Queue} if distribution == "coldframe" else {}
+    )
+    for entry in entry_points(group="coldframe"):
+        if entry.dist is not None and entry.dist.name == distribution:
+            for engine in getattr(_plugin(entry), "coldframe_engines", list)():
+                found[engine.name] = engine.options
+    return found
+
+
+def table(struct: type[msgspec.Struct]) -> str:
+    """Return the Markdown table of a Struct's fields: key, what it takes, default, meaning."""
+    texts = docs(struct)
+    rows = ["| key | takes | default | meaning |", "| --- | --- | --- | --- |"]
+    for field in msgspec.structs.fields(struct):
+        takes = words(msgspec.inspect.type_info(field.type)).replace("|", "\\|")
+        rows.append(f"| `{field.encode_name}` | {takes} | {_default(field)} | {texts.get(field.name, '')} |")
+    return "\n".join(rows)
+
+
+def rewritten(page: str, tables: dict[str, str]) -> str:
+    """Return the page with every table between its two comments; raises `KeyError` for one that nobody makes."""
+    return _PLACE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", page)
+
+
+def _plugin(entry: Any) -> Any:
+    try:
+        return entry.load()
+    except ImportError:  # a plug-in whose library is missing has no table to check
+        return None
+
+
+def _default(field: Any) -> str:
+    if field.required:
+        return "required"
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, msgspec.Struct):
+        return "as below"
+    extra = getattr(msgspec.inspect.type_info(field.type), "extra", None) or {}
+    if extra.get("duration"):
+        return f"`{value / 60:g}m`" if value >= 120 and value % 60 == 0 else f"`{value:g}s`"
+    plain = msgspec.to_builtins(value, str_keys=True)
+    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    made = {name: table(struct) for name, struct in structs().items()}
+    path.write_text(rewritten(path.read_text(encoding="utf-8"), made), encoding="utf-8")
