@@ -6,9 +6,11 @@ Files are read again whenever the folder changes; a broken one is reported and l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
@@ -22,6 +24,8 @@ from host.manifest import load as load_manifest
 log = structlog.get_logger(__name__)
 SUFFIXES = (".yaml", ".yml")
 _LISTED = 20
+_LOOK = 5000
+"""Milliseconds between two looks at a folder that tells of no change."""
 
 Check = Callable[[Manifest, Document], Function]
 """Checks a manifest against what is installed and returns its function; raises `ManifestError`."""
@@ -59,6 +63,7 @@ class Catalog:
         self._deployments: dict[str, Deployment] = {}
         self._names: dict[str, str] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._seen: Any = None
 
     def __iter__(self) -> Iterator[Deployment]:
         return iter(self._deployments.values())
@@ -85,7 +90,7 @@ class Catalog:
 
     def entry(self, deployment: Deployment) -> Entry:
         """Return the entry a deployment was made of."""
-        return next(entry for entry in self._entries.values() if entry.manifest is deployment.manifest)
+        return next(entry for entry in self._entries.values() if entry.manifest == deployment.manifest)
 
     def refresh(self) -> None:
         """Read the folder and make the deployments agree with it. Nothing is loaded by this."""
@@ -122,12 +127,30 @@ class Catalog:
         """Refresh whenever the folder changes, until cancelled."""
         from watchfiles import awatch
 
-        watched = self.folder if self.folder.is_dir() else self.folder.parent
-        async for _ in awatch(watched, recursive=False, step=50, debounce=400):
+        while True:
+            watched = _existing(self.folder)
             try:
-                self.refresh()
-            except Exception as error:
-                log.error("the manifests could not be read", exc_info=error)
+                # It wakes every so often without a change: what happened before it began to watch, or on a file system
+                # that tells nobody, is seen then.
+                async for _ in awatch(
+                    watched, recursive=False, step=50, debounce=400, rust_timeout=_LOOK, yield_on_timeout=True
+                ):
+                    self._look()
+                    if _existing(self.folder) != watched:
+                        break
+            except OSError as error:  # the folder itself went away
+                log.warning("the manifests' folder cannot be watched", reason=error.strerror)
+                await asyncio.sleep(1.0)
+
+    def _look(self) -> None:
+        seen = _signature(self.folder)
+        if seen == self._seen and not self.problems:  # a problem may be gone without a change: a model's file came
+            return
+        self._seen = seen
+        try:
+            self.refresh()
+        except Exception as error:
+            log.error("the manifests could not be read", exc_info=error)
 
     async def close(self, reason: str) -> None:
         """Drain and stop every instance."""
@@ -158,7 +181,10 @@ def read_folder(
     for file in manifest_files(folder):
         try:
             entry = _read(file, check, taken)
-        except ColdframeError as error:
+        except Exception as error:
+            if not isinstance(error, ColdframeError):  # of a plug-in's check, say: it is this manifest's problem alone
+                log.error("manifest could not be checked", file=file.name, exc_info=error)
+                error = ManifestError(f"could not be checked ({type(error).__name__}); the host's log says more")
             entry_before = (last_good or {}).get(file)
             if entry_before is not None and any(name in taken for name in _names(entry_before.manifest)):
                 entry_before = None
@@ -169,6 +195,21 @@ def read_folder(
         entries[file] = entry
         taken.update(dict.fromkeys(_names(entry.manifest), file))
     return entries, problems
+
+
+def _signature(folder: Path) -> list[tuple[Path, int, int, int]]:
+    """Return what changes when a manifest does."""
+    found = []
+    for file in manifest_files(folder):
+        with contextlib.suppress(OSError):
+            status = file.stat()
+            found.append((file, status.st_ino, status.st_mtime_ns, status.st_size))
+    return found
+
+
+def _existing(folder: Path) -> Path:
+    """Return the folder to watch: itself, or the nearest one above that there is."""
+    return next((path for path in (folder, *folder.absolute().parents) if path.is_dir()), Path("/"))
 
 
 def manifest_files(folder: Path) -> list[Path]:

@@ -28,14 +28,18 @@ class Dispatch:
         self._catalog = catalog
         self._observe = observe
         self._calls: set[_Call] = set()
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
     @property
     def stopping(self) -> bool:
         """Whether calls are refused because the host is shutting down."""
-        return self._stopping
+        return self._stopping.is_set()
+
+    async def stopped(self) -> None:
+        """Return when the host begins to shut down."""
+        await self._stopping.wait()
 
     async def call(self, model: str, operation: Operation[Any, Answer], request: Any) -> Answer:
         """Answer one request of an operation with a single answer."""
@@ -55,7 +59,9 @@ class Dispatch:
 
     async def stop(self, grace: float) -> int:
         """Refuse new calls, let the others end within `grace` seconds, fail the rest; returns how many were failed."""
-        self._stopping = True
+        if self.stopping:
+            grace = 0.0  # they had their time
+        self._stopping.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), grace)
         left = list(self._calls)
@@ -65,7 +71,7 @@ class Dispatch:
 
     def find(self, model: str, operation: Operation[Any, Any]) -> Deployment:
         """Return the deployment that answers `operation` as `model`; raises `ModelNotFound`, `InvalidRequest`."""
-        if self._stopping:
+        if self.stopping:
             raise ShuttingDown("The host is shutting down.", retry_after=5.0)
         if not isinstance(model, str) or not model:
             raise InvalidRequest("`model`: name the model to use.", param="model")
@@ -180,7 +186,7 @@ class _Call:
             try:
                 return await self._enter(deployment)
             except Superseded:
-                continue  # its manifest changed while it waited: look it up again
+                await asyncio.sleep(0)  # its manifest changed while it waited: look it up again
 
     async def _enter(self, deployment: Deployment) -> Exchange:
         name, task = deployment.name, deployment.function.name

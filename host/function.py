@@ -66,7 +66,7 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
     """Other words for the task, e.g. Hugging Face's pipeline names."""
     routes: tuple[Any, ...] = ()
     """Litestar route handlers; they ask for the dependency `host: Host`."""
-    shell: str | None = None
+    cli: str | None = None
     """`module:Class` of its `Shell`, imported only by the command line; None: it is asked by JSON there."""
 
     def operation(self, name: str) -> Operation[Any, Any]:
@@ -79,7 +79,7 @@ def _unknown(name: str) -> Operation[Any, Any]:
 
 
 class Shell(Protocol):
-    """How people speak to a function from a command line: plain words in, plain text out.
+    """How people speak to a function from a command line: plain words in, plain text out. What `Function.cli` names.
 
     What is in between is the JSON of the route of the function's first operation that has a `path`. The texts of a
     stream's events are joined as they come.

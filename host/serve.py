@@ -46,13 +46,16 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
     loop.add_signal_handler(signal.SIGINT, os._exit, 128 + signal.SIGINT)
     if telling is not None:
         telling.cancel()
+    ended = serving.done()
     log.info("stopping", grace=settings.grace)
     # Streams end before the server stops: it would wait for them without a bound.
     await runtime.dispatch.stop(settings.grace)
     await asyncio.sleep(0)
     with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-        server.stop()
+        server.stop()  # type: ignore[no-untyped-call]
         await asyncio.wait_for(serving, settings.drain + settings.stop + _LAST_FRAMES)
+    if ended:
+        raise ColdframeError("the HTTP server ended by itself")
 
 
 async def _tell(ready: Any, address: str, port: int) -> None:

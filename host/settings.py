@@ -33,6 +33,8 @@ REFUSED = {
     "uds": "is not served: the host listens on an address and a port",
 }
 """Parameters of granian that are not settings of `[granian]`, and why."""
+_BOUNDS = {"blocking_threads": (1, 1), "blocking_threads_idle_timeout": (5, 600), "static_path_expires": (0, 1 << 31)}
+"""Of granian's whole numbers; the others are at least 1."""
 _DEVICE = re.compile(r"[a-z]+:(0|[1-9][0-9]*)|mps")
 _STEP = re.compile(r"[^.\[\]]+")
 
@@ -212,7 +214,24 @@ def _granian(file: Path | None, table: dict[str, Any]) -> dict[str, Any]:
         inner = next((member for member in get_args(hints[key]) if dataclasses.is_dataclass(member)), None)
         if inner is not None and isinstance(value, dict):
             _refuse_unknown(file, value, [field.name for field in dataclasses.fields(inner)], f"granian.{key}.")
-    return {key: _convert(file, value, hints[key], f"granian.{key}") for key, value in table.items()}
+    found = {key: _convert(file, value, hints[key], f"granian.{key}") for key, value in table.items()}
+    _check_granian(file, found)
+    return found
+
+
+def _check_granian(file: Path | None, found: dict[str, Any]) -> None:
+    """Refuse what granian would only stumble over later: numbers out of bounds, half of a key pair, missing files."""
+    for key, value in found.items():
+        low, high = _BOUNDS.get(key, (1, (1 << 31) - 1))
+        if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
+            told = f"expected a whole number from {low} to {high}, got `{value}`"
+            raise ManifestError(told, file=file, key=f"granian.{key}")
+        for path in value if isinstance(value, list) else [value]:
+            if isinstance(path, Path) and not path.exists():
+                raise ManifestError(f"no such file or folder: {path}", file=file, key=f"granian.{key}")
+    if ("ssl_cert" in found) != ("ssl_key" in found):
+        missing = "ssl_key" if "ssl_cert" in found else "ssl_cert"
+        raise ManifestError("TLS needs both ssl_cert and ssl_key", file=file, key=f"granian.{missing}")
 
 
 def _convert(file: Path | None, data: Any, type_: Any, at: str) -> Any:

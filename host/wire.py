@@ -96,11 +96,15 @@ FRAME_MAX = 1 << 30
 """Bytes; a longer frame is a broken peer, not a message."""
 
 
+class FrameTooLong(ValueError):
+    """A message has more bytes than `FRAME_MAX`."""
+
+
 def pack(message: Message) -> bytes:
-    """Return the frame of one message."""
+    """Return the frame of one message; raises `FrameTooLong`."""
     body = encoder.encode(message)
     if len(body) > FRAME_MAX:
-        raise ValueError(f"a message of {len(body)} bytes is too long for the wire")
+        raise FrameTooLong(f"{len(body)} bytes, and {FRAME_MAX} are allowed")
     return _HEAD.pack(len(body)) + body
 
 
@@ -131,9 +135,15 @@ class Connection(asyncio.Protocol, Generic[M]):
             if end < stop:
                 break
             # Copied out of the buffer: raw parts of a message keep pointing into these bytes.
-            message = self._decoder.decode(bytes(buffer[start + _HEAD.size : stop]))
+            try:
+                message = self._decoder.decode(bytes(memoryview(buffer)[start + _HEAD.size : stop]))
+            except msgspec.MsgspecError:  # as broken a peer as one whose frames are too long
+                self.close()
+                return
             start = stop
             self._receive(message)
+            if self._transport is None or self._transport.is_closing():
+                return
         del buffer[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:

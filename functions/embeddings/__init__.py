@@ -14,6 +14,7 @@ FUNCTION = Function(
     instances={"transformers": "functions.embeddings.transformers:TransformersEmbeddings"},
     tasks=("feature-extraction", "sentence-similarity"),
     routes=(create_embeddings,),
+    cli="functions.embeddings.shell:EmbeddingsShell",
 )
 
 

@@ -55,4 +55,6 @@ class Vectors(msgspec.Struct, kw_only=True, frozen=True):
     """Tokens without padding, special tokens and prompts included."""
 
 
-EMBED: Operation[EmbeddingsRequest, Vectors] = Operation(name="embed", request=EmbeddingsRequest, answer=Vectors)
+EMBED: Operation[EmbeddingsRequest, Vectors] = Operation(
+    name="embed", request=EmbeddingsRequest, answer=Vectors, path="/v1/embeddings"
+)

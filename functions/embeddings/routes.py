@@ -12,9 +12,7 @@ from host.http import HostDependency
 
 
 @post(["/v1/embeddings", "/embeddings"], status_code=200, summary="Create embeddings", tags=["embeddings"])
-async def create_embeddings(
-    data: JSONBody[EmbeddingsRequest], host: HostDependency
-) -> Response[bytes]:
+async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> Response[bytes]:
     """Return a vector for each input, in their order."""
     check(data)
     vectors = await host.call(data.model, EMBED, data)

@@ -23,7 +23,7 @@ from functions.engines.transformers.batcher import Batcher
 from functions.engines.transformers.encoder import Encoder, Item
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
-from host.errors import ColdframeError
+from host.errors import ColdframeError, LoadFailed
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
@@ -67,7 +67,10 @@ class TransformersEmbeddings(Instance):
         model = folder.inside(layout.encoder)
         tokens = tokenizer.load(model, load.threads, lower=layout.lower)
         encoder = encoders.load(load, plan, knobs, model, progress)
-        head = Head(layout, folder, int(encoder.model.config.hidden_size), encoder.device)
+        hidden = getattr(encoder.model.config, "hidden_size", None)
+        if not isinstance(hidden, int):
+            raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
+        head = Head(layout, folder, hidden, encoder.device)
         items = Items(tokens, layout, longest=plan.context or 0, truncate=knobs.truncate, size=head.size)
         return cls(plan, layout, encoder, head, items, knobs)
 

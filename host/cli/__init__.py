@@ -25,15 +25,17 @@ COMMANDS = {
 
 
 class Failure(click.ClickException):
-    """What a command ends with when it cannot do what was asked: one line on standard error, and a status."""
-
-    def __init__(self, message: str, status: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = status
+    """What a command ends with when it cannot do what was asked: one line on standard error, and status 1."""
 
     def show(self, file: Any = None) -> None:
         """Print the line."""
         click.echo(f"coldframe: {' '.join(self.message.split())}", err=True)
+
+
+class Misuse(Failure):
+    """The same where the call, the config or the port is wrong: status 2."""
+
+    exit_code = 2
 
 
 class Commands(click.Group):
@@ -71,8 +73,8 @@ class Commands(click.Group):
 def group() -> None:
     """Local models as serverless functions behind one OpenAI-compatible endpoint.
 
-    A YAML manifest declares a function; `coldframe serve` answers for every manifest in a folder and loads a model when it
-    is first called.
+    A YAML manifest declares a function; `coldframe serve` answers for every manifest in a folder and loads a model when
+    it is first called.
     """
 
 
@@ -81,4 +83,4 @@ def main(args: Sequence[str] | None = None) -> None:
     group.main(args=args, prog_name="coldframe")
 
 
-__all__ = ("COMMANDS", "Failure", "group", "main")
+__all__ = ("COMMANDS", "Failure", "Misuse", "group", "main")

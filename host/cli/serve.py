@@ -13,16 +13,13 @@ import click
 import msgspec
 
 from host import __version__
-from host.cli import Failure
+from host.cli import Misuse
 from host.cli.places import manifests_option, settings, with_manifests
 from host.errors import ColdframeError, ManifestError
 from host.settings import Settings, address
 
 if TYPE_CHECKING:
     from host.runtime import Runtime
-
-_USAGE = 2
-"""Exit status when it is the call, the config or the port that is wrong."""
 
 
 def _address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -61,7 +58,7 @@ def serve_command(
         )
         _serve(found, only)
     except ColdframeError as error:
-        raise Failure(str(error), _USAGE) from None
+        raise Misuse(str(error)) from None
 
 
 def _serve(found: Settings, only: str | None) -> None:
@@ -84,7 +81,8 @@ def _serve(found: Settings, only: str | None) -> None:
     try:
         asyncio.run(serve(runtime, lambda url: _tell(runtime, url)))
     except (ConfigurationError, FatalError, OSError, ValueError) as error:
-        raise Failure(f"the server cannot start with these settings: {error or type(error).__name__}", _USAGE) from None
+        reason = str(error) or type(error).__name__
+        raise Misuse(f"the server cannot start with these settings: {reason}") from None
 
 
 def _check_only(runtime: Runtime, only: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows as aligned columns of plain text: one line for each row, so that grep and awk can read them as well as people."""
+"""Rows as aligned columns of plain text: one line for each, so that grep and awk can read them as well as people."""
 
 from __future__ import annotations
 

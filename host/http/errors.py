@@ -6,6 +6,7 @@ No traceback, path or token passes here: what is not one of our own errors becom
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +21,6 @@ from host.errors import (
     MethodNotAllowed,
     NotFound,
     RequestTooLarge,
-    Unavailable,
 )
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ def headers(error: ColdframeError) -> dict[str, str]:
     found: dict[str, str] = {}
     if error.retry is not None:
         found["x-should-retry"] = "true" if error.retry else "false"
-    if (isinstance(error, Unavailable) or error.status == 429) and error.retry is not False:
+    if error.status in (429, 503) and error.retry is not False:
         after = _RETRY_AFTER if error.retry_after is None else max(0.0, error.retry_after)
         found["retry-after"] = str(max(1, math.ceil(after)))
         found["retry-after-ms"] = str(round(after * 1000))
@@ -59,9 +59,7 @@ def from_http(error: HTTPException) -> ColdframeError:
         return internal(error)
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         first: Any = error.extra[0]
-        param = str(first.get("key") or "") or None
-        place = f"`{param}`: " if param else ""
-        return InvalidRequest(f"{place}{_plain(str(first.get('message', error.detail)))}", param=param)
+        return _invalid(str(first.get("key") or ""), str(first.get("message", error.detail)))
     cls = _BY_STATUS.get(error.status_code)
     if cls is not None:
         return cls(_SENTENCES.get(error.status_code, error.detail))
@@ -73,13 +71,27 @@ _SENTENCES = {
     405: "This path does not take this HTTP method.",
     413: "The request's body is larger than this host accepts.",
 }
+_BODY = "data"
+"""The name handlers give the body; no client knows it."""
+_FIELD = re.compile(r"(?:missing required|contains unknown) field `([^`]+)`")
+_TYPES = re.compile(r"(Expected|got) `([a-z |]+)`")
+_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
-def _plain(message: str) -> str:
-    """Return msgspec's message with its type names in JSON's words."""
-    for word, plain in (("`str`", "a string"), ("`int`", "an integer"), ("`float`", "a number"), ("`bool`", "a boolean")):
-        message = message.replace(word, plain)
-    return message
+def _invalid(key: str, message: str) -> InvalidRequest:
+    """Return the error for what msgspec says of the field at `key`, in JSON's words."""
+    if message == f"'{_BODY}'":
+        return InvalidRequest("The body is empty; it must be a JSON object.")
+    field = _FIELD.search(message)
+    path = [] if key == _BODY else [key]
+    param = ".".join([*path, *([field[1]] if field else [])]) or None
+    place = f"`{key}`: " if path and key else "The body: "
+    return InvalidRequest(place + _TYPES.sub(_plain, message), param=param)
+
+
+def _plain(found: re.Match[str]) -> str:
+    """Return one of msgspec's `Expected …` or `got …` with the names of JSON's types."""
+    return f"{found[1]} {' or '.join(_WORDS.get(word, word) for word in found[2].split(' | '))}"
 
 
 def respond(error: ColdframeError) -> Response[bytes]:

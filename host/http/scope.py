@@ -79,6 +79,7 @@ class _Body:
         if message["type"] == "http.disconnect":
             self._gone.set()
             self._complete.set()
+            await anyio.sleep_forever()  # half a body is nobody's error; whoever watches ends this
         elif not message.get("more_body", False):
             self._complete.set()
         return message

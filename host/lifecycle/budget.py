@@ -108,7 +108,8 @@ class Budget:
             total = self.totals.get(pool)
             if total is not None and need > total:
                 raise InsufficientMemory(
-                    f"The model `{holder.name}` needs {mib(need)} MiB of {pool}, and the budget is {mib(total)} MiB in all.",
+                    f"The model `{holder.name}` needs {mib(need)} MiB of {pool}, "
+                    f"and the budget is {mib(total)} MiB in all.",
                     extra={"pool": pool, "bytes_needed": need, "bytes_budget": total},
                 )
 

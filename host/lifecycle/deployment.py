@@ -13,12 +13,20 @@ from collections.abc import Callable
 
 import structlog
 
-from host.errors import ColdframeError, LoadFailed, QueueTimeout, from_body
+from host.errors import (
+    ColdframeError,
+    InvalidRequest,
+    LoadFailed,
+    ManifestError,
+    QueueTimeout,
+    Unavailable,
+    from_body,
+)
 from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
 from host.function import Function, Plan
 from host.lifecycle.cooldown import Cooldown
 from host.lifecycle.queue import Queue
-from host.lifecycle.startup import Running, Startup, Surroundings
+from host.lifecycle.startup import RETRYING, WAITING_FOR_MEMORY, Running, Startup, Surroundings
 from host.lifecycle.status import Advance, LastError, Status
 from host.manifest import Manifest
 from host.placement.link import Link
@@ -33,7 +41,9 @@ class Superseded(Exception):  # noqa: N818 - not an error: the call is to look i
 class Deployment:
     """A manifest and, now and then, its instance."""
 
-    def __init__(self, manifest: Manifest, function: Function, around: Surroundings, observe: Callable[[Event], None]) -> None:
+    def __init__(
+        self, manifest: Manifest, function: Function, around: Surroundings, observe: Callable[[Event], None]
+    ) -> None:
         self.name = manifest.name
         self.manifest = manifest
         self.function = function
@@ -58,7 +68,9 @@ class Deployment:
         self._asked: list[asyncio.Future[None]] = []
         self._going: str | None = None
         self._going_by = math.inf
-        self._closing = False
+        self._closing: str | None = None
+        self._paused = False
+        self._memory_at = math.inf
         self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"deployment {manifest.name}")
 
     # -- what others ask ---------------------------------------------------------------------------------------------
@@ -81,7 +93,7 @@ class Deployment:
         """
         self._refuse_now()
         running = self._running
-        if running is not None and self._open and not self._queue and self._room > 0:
+        if running is not None and self._takes_calls and not self._queue:
             self.in_flight += 1
             return running.link
         ticket = self._queue.join(self._room)
@@ -109,14 +121,14 @@ class Deployment:
     async def load(self) -> None:
         """Load now, without a call; returns when it is ready. A cool-down is skipped: somebody means it."""
         self._refuse_closing()
-        if self.state is State.READY and self._going is None:
+        if self._open:
             return
         self._cooldown.skip()
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         self._changed.set()
         try:
-            await asked
+            await self._wait(asked)
         finally:
             if asked in self._asked:
                 self._asked.remove(asked)
@@ -126,7 +138,10 @@ class Deployment:
         """Drain and go cold, whatever the idle time says; returns whether anything was loaded."""
         running = self._running
         if running is None:
-            return False
+            asked, self._asked = self._asked, []
+            _refuse(asked, Unavailable("The model was told to unload while it was loading."))
+            self._changed.set()  # a load that no call waits for is given up
+            return bool(asked)
         self._go(reason)
         await asyncio.shield(running.down)
         return True
@@ -140,11 +155,20 @@ class Deployment:
         await asyncio.shield(running.down)
         return True
 
+    def pause(self, paused: bool) -> None:
+        """Start no further call while `paused`: another model has waited long for this one's memory."""
+        self._paused = paused and not math.isinf(self.manifest.idle)
+        self._changed.set()
+
     async def close(self, reason: str) -> None:
-        """Drain, go cold for good. Calls that wait are sent to look their model up again."""
-        self._closing = True
+        """Drain, go cold for good. Calls that wait are sent at once to look their model up again."""
+        if self._closing is None:
+            self._closing = reason
         if self._running is not None:
             self._go(reason)
+        self._queue.refuse(Superseded())
+        asked, self._asked = self._asked, []
+        _refuse(asked, Superseded())
         self._changed.set()
         await asyncio.shield(self._owner)
 
@@ -209,15 +233,19 @@ class Deployment:
         return self.state is State.READY and self._going is None and running is not None and running.link.alive
 
     @property
+    def _takes_calls(self) -> bool:
+        return self._open and not self._paused and self._room > 0
+
+    @property
     def _free(self) -> bool:
-        return self.state is State.READY and not self.in_flight and not self._queue and self._going is None
+        return self._open and not self.in_flight and (self._paused or not self._queue)
 
     @property
     def _wanted(self) -> bool:
         return bool(self._queue) or bool(self._asked)
 
     def _refuse_closing(self) -> None:
-        if self._closing:
+        if self._closing is not None:
             raise Superseded
 
     def _refuse_now(self) -> None:
@@ -233,8 +261,9 @@ class Deployment:
         joined, longest = time.monotonic(), self.manifest.queue.wait
         left = longest
         while not (await asyncio.wait({ticket}, timeout=None if math.isinf(left) else left))[0]:
-            waited = time.monotonic() - max(joined, self._ready_at)
-            if self._loading_goes_on():
+            since = self._ready_at if self._running is not None else self._memory_at
+            waited = time.monotonic() - max(joined, since)
+            if math.isinf(since):
                 left = longest
             elif waited >= longest:
                 raise QueueTimeout(
@@ -244,26 +273,18 @@ class Deployment:
                 left = longest - waited
         ticket.result()
 
-    def _loading_goes_on(self) -> bool:
-        waits_for_memory = self._advance is not None and self._advance.stage == "waiting for memory"
-        return self.state is State.LOADING or (self.state is State.PLANNING and not waits_for_memory)
-
     # -- the owner ---------------------------------------------------------------------------------------------------
 
     async def _own(self) -> None:
-        while not self._closing:
+        while self._closing is None:
             await self._until_wanted()
-            if self._closing or not await self._come_up():
+            if self._closing is not None or not await self._come_up():
                 continue
             reason = await self._serve()
             await self._go_down(reason)
-        self._queue.refuse(Superseded())
-        for asked in self._asked:
-            if not asked.done():
-                asked.set_exception(Superseded())
 
     async def _until_wanted(self) -> None:
-        while not self._closing and not self._wanted:
+        while self._closing is None and not self._wanted:
             self._changed.clear()
             await self._changed.wait()
 
@@ -277,11 +298,13 @@ class Deployment:
             ).run()
         )
         startup.add_done_callback(lambda _: self._changed.set())
+        given_up = False
         while not startup.done():
             self._changed.clear()
-            if self._closing or not self._wanted:
-                startup.cancel()
+            if not given_up and (self._closing is not None or not self._wanted):
+                given_up = startup.cancel()  # once: a second time would interrupt the cleaning up
             await self._changed.wait()
+        self._memory_at = math.inf
         if startup.cancelled():
             self._bytes = {}
             self._set(State.COLD, "nobody waits any more")
@@ -302,25 +325,25 @@ class Deployment:
         running.link.ended.add_done_callback(lambda _: self._changed.set())
         self._set(State.READY, f"loaded in {seconds:.2f} s")
         self._observe(Loaded(name=self.name, task=self.function.name, seconds=seconds, bytes=running.plan.bytes))
-        for asked in self._asked:
-            if not asked.done():
-                asked.set_result(None)
-        self._asked.clear()
+        asked, self._asked = self._asked, []
+        for ask in asked:
+            if not ask.done():
+                ask.set_result(None)
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, ColdframeError):
             log.error("load failed unexpectedly", name=self.name, exc_info=error)
             error = LoadFailed(f"The model could not be loaded ({type(error).__name__}); the host's log says more.")
+        elif isinstance(error, InvalidRequest | ManifestError):  # what is wrong is the model, not the client's request
+            error = LoadFailed(error.message)
         error.retry_after = self._cooldown.fail()
         self._error = error
         self._last_error = LastError(at=time.time(), code=error.code, message=error.message)
         self._bytes = {}
         self._set(State.FAILED, error.message)
         self._queue.refuse(error)
-        for asked in self._asked:
-            if not asked.done():
-                asked.set_exception(from_body(error.body()))
-        self._asked.clear()
+        asked, self._asked = self._asked, []
+        _refuse(asked, error)
 
     async def _serve(self) -> str:
         """Let calls start until there is a reason to go down; returns it."""
@@ -330,31 +353,33 @@ class Deployment:
             reason = self._reason()
             if reason is not None:
                 return reason
-            left = min(self._idle_left() or math.inf, self._going_by - time.monotonic())
+            idle_left = self._idle_left()
+            left = min(math.inf if idle_left is None else idle_left, self._going_by - time.monotonic())
             try:
                 await asyncio.wait_for(self._changed.wait(), None if math.isinf(left) else max(0.0, left))
             except TimeoutError:
                 continue
 
     def _grant(self) -> None:
-        while self._open and self._room > 0 and self._queue.serve():
+        while self._takes_calls and self._queue.serve():
             self.in_flight += 1
 
     def _reason(self) -> str | None:
         assert self._running is not None
         if self._running.link.ended.done():
             return "died"
+        if self._closing is not None and self._going is None:  # told just before it was up
+            self._go(self._closing)
         if self._going is not None:
             if self.state is State.READY:
                 self._set(State.DRAINING, self._going)
             over = not self.in_flight or time.monotonic() >= self._going_by
             return self._going if over else None
-        if self._free and time.monotonic() - self.last_used >= self.manifest.idle:
-            return "idle"
-        return None
+        idle = self._free and not self._queue
+        return "idle" if idle and time.monotonic() - self.last_used >= self.manifest.idle else None
 
     def _idle_left(self) -> float | None:
-        if not self._free or math.isinf(self.manifest.idle):
+        if not self._free or self._queue or math.isinf(self.manifest.idle):
             return None
         return max(0.0, self.manifest.idle - (time.monotonic() - self.last_used))
 
@@ -371,7 +396,10 @@ class Deployment:
             self._died(running)
         elif self.state is not State.DRAINING:
             self._set(State.DRAINING, reason)
-        await running.link.stop(self._around.grace)
+        try:
+            await running.link.stop(self._around.grace)
+        except Exception as error:  # the deployment must live on, whatever its place thinks of ending
+            log.error("instance could not be stopped", name=self.name, exc_info=error)
         self._running, self._going, self._going_by, self._bytes = None, None, math.inf, {}
         self._around.budget.release(self)
         if reason != "died":
@@ -389,6 +417,10 @@ class Deployment:
 
     def _told(self, stage: str, done: int = 0, total: int = 0) -> None:
         self._advance = Advance(stage=stage, done=done, total=total)
+        self._memory_at = time.monotonic() if stage == WAITING_FOR_MEMORY else math.inf
+        if stage == RETRYING:
+            self._bytes = {}
+            self._set(State.PLANNING, stage)
         self._observe(
             LoadProgressed(name=self.name, task=self.function.name, stage=stage, done=done, total=total)
         )
@@ -402,3 +434,10 @@ class Deployment:
     def _set(self, state: State, reason: str) -> None:
         old, self.state, self._since = self.state, state, time.time()
         self._observe(StateChanged(name=self.name, task=self.function.name, old=old, new=state, reason=reason))
+
+
+def _refuse(asked: list[asyncio.Future[None]], error: Exception) -> None:
+    """Fail everybody who asked for a load, each with an error object of its own."""
+    for ask in asked:
+        if not ask.done():
+            ask.set_exception(from_body(error.body()) if isinstance(error, ColdframeError) else error)

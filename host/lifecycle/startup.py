@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +19,11 @@ from host.lifecycle.budget import Budget, Holder
 from host.manifest import Manifest
 from host.placement.link import Job, Link, Placement
 
+T = TypeVar("T")
+
+WAITING_FOR_MEMORY = "waiting for memory"
+RETRYING = "retrying with less memory"
+"""Stages that say more than how far it is."""
 ABANDON_GRACE = 2.0
 """Seconds a worker has to end after SIGTERM when its load is given up."""
 
@@ -92,7 +97,7 @@ class Startup:
         try:
             return await self._attempt(path, engine, 0)
         except OutOfMemory:
-            self._tell("retrying with less memory")
+            self._tell(RETRYING)
             return await self._attempt(path, engine, 1)
 
     async def _attempt(self, path: Path, engine: Engine, attempt: int) -> Running:
@@ -106,27 +111,30 @@ class Startup:
             attempt=attempt,
         )
         self._tell("starting")
-        link = await self._around.placement(self._manifest.placement).open(
-            Job(function=self._function, engine=engine, load=load),
-            lambda line: self._around.log(self._manifest.name, line),
+        placement = self._around.placement(self._manifest.placement)
+        opening = asyncio.ensure_future(
+            placement.open(
+                Job(function=self._function, engine=engine, load=load),
+                lambda line: self._around.log(self._manifest.name, line),
+            )
         )
         try:
-            return await self._come_up(link, engine)
+            return await self._come_up(await self._watched(opening), engine)
         except BaseException:
-            await asyncio.shield(self._abandon(link))
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                await asyncio.shield(self._abandon(opening.result()))
             raise
 
     async def _come_up(self, link: Link, engine: Engine) -> Running:
         self._tell("planning")
         plan = await self._watched(link.plan())
-        self._tell("waiting for memory")
+        self._tell(WAITING_FOR_MEMORY)
         await self._around.budget.admit(self._holder, plan)
         self._loading(plan)
         try:
             facts = await self._watched(link.load(plan, self._progress))
         except LoadFailed as error:
-            ended = await asyncio.wait_for(asyncio.shield(link.ended), 1.0) if await _is_ending(link) else None
-            if ended is not None and ended.killed:
+            if link.ended.done() and link.ended.result().killed:
                 # What the kernel does to the one who takes the last page; nobody else sends SIGKILL.
                 raise OutOfMemory(f"The model's process was killed while it loaded: {error.message}") from error
             raise
@@ -141,7 +149,7 @@ class Startup:
         self._moved.set()
         self._tell(stage, done, total)
 
-    async def _watched(self, work: Awaitable[Any]) -> Any:
+    async def _watched(self, work: Awaitable[T]) -> T:
         """Return what `work` gives; raises `LoadFailed` when nothing has moved for the stall time."""
         task = asyncio.ensure_future(work)
         try:
@@ -155,9 +163,3 @@ class Startup:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-
-
-async def _is_ending(link: Link) -> bool:
-    """Say whether the place is ending or has ended; its future may come a moment after the error."""
-    await asyncio.wait({link.ended}, timeout=0.2)
-    return link.ended.done()

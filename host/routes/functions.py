@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -13,13 +14,15 @@ from litestar.params import FromPath, FromQuery
 from litestar.response import Stream
 
 from host.catalog import Problem
-from host.errors import NotFound
+from host.errors import NotFound, ShuttingDown
 from host.events import Event, State
-from host.http.sse import KEEP_ALIVE, frame
+from host.http import sse
+from host.lifecycle.deployment import Superseded
 from host.lifecycle.status import Status
 from host.routes.dependency import RuntimeDependency
 from host.runtime import Runtime
 
+_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _BACKLOG = 10_000
 """Events a reader may be behind before the oldest are dropped."""
 
@@ -54,7 +57,9 @@ async def list_functions(runtime: RuntimeDependency) -> FunctionList:
 )
 async def stream_events(runtime: RuntimeDependency, name: FromQuery[str | None] = None) -> Stream:
     """Stream events as they happen, those of one deployment when `name` is given; first a `status` event for each."""
-    return Stream(_events(runtime, name), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+    if name is not None:
+        name = runtime.catalog.find(name).name
+    return Stream(_events(runtime, name), media_type="text/event-stream", headers=_HEADERS)
 
 
 @post("/v1/functions/{action:path}", status_code=200, summary="Load or unload by hand")
@@ -67,12 +72,17 @@ async def load_or_unload(
     name, _, verb = action.strip("/").rpartition("/")
     if not name or verb not in ("load", "unload"):
         raise NotFound("Expected /v1/functions/NAME/load or /v1/functions/NAME/unload.")
-    deployment = runtime.catalog.find(name)
-    if verb == "load":
-        await deployment.load()
-        return deployment.status()
-    done = await deployment.unload()
-    return Unloaded(name=deployment.name, state=deployment.state, unloaded=done)
+    if verb == "unload":
+        deployment = runtime.catalog.find(name)
+        done = await deployment.unload()
+        return Unloaded(name=deployment.name, state=deployment.state, unloaded=done)
+    while True:
+        if runtime.dispatch.stopping:
+            raise ShuttingDown("The host is shutting down.", retry_after=5.0)
+        deployment = runtime.catalog.find(name)
+        with contextlib.suppress(Superseded):  # its manifest changed meanwhile: look it up again
+            await deployment.load()
+            return deployment.status()
 
 
 async def _events(runtime: Runtime, name: str | None) -> AsyncIterator[bytes]:
@@ -85,13 +95,20 @@ async def _events(runtime: Runtime, name: str | None) -> AsyncIterator[bytes]:
             queue.put_nowait(event)
 
     with runtime.listening(put):
-        for deployment in runtime.catalog:
+        for deployment in list(runtime.catalog):
             if name is None or deployment.name == name:
-                yield frame(deployment.status(), event="status")
-        while not runtime.dispatch.stopping:
-            try:
-                event = await asyncio.wait_for(queue.get(), KEEP_ALIVE)
-            except TimeoutError:
-                yield b": keep-alive\n\n"
-                continue
-            yield frame(event, event=str(type(event).__struct_config__.tag))
+                yield sse.frame(deployment.status(), event="status")
+        stopped = asyncio.ensure_future(runtime.dispatch.stopped())
+        getting = asyncio.ensure_future(queue.get())
+        try:
+            while not stopped.done():
+                await asyncio.wait({getting, stopped}, timeout=sse.KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    event = getting.result()
+                    getting = asyncio.ensure_future(queue.get())
+                    yield sse.frame(event, event=str(type(event).__struct_config__.tag))
+                elif not stopped.done():
+                    yield b": keep-alive\n\n"
+        finally:
+            getting.cancel()
+            stopped.cancel()

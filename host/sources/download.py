@@ -147,7 +147,7 @@ class Download:
 
     @contextmanager
     def _alone(self, blob: str) -> Iterator[None]:
-        """Hold the lock that huggingface_hub takes for a content; reports progress while another process has it."""
+        """Hold the lock that huggingface_hub takes for a content; tells `waiting` while another process has it."""
         from filelock import Timeout
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
@@ -158,7 +158,7 @@ class Download:
                 lock.__enter__()
                 break
             except Timeout:
-                self.progress("download", 0, 0)
+                self.progress("waiting")
                 lock = WeakFileLock(self.repository.locks / f"{blob}.lock", timeout=1.0)
         try:
             yield
@@ -210,7 +210,7 @@ class Partial:
     def _take_in(self) -> None:
         """Go on with the bytes of an earlier attempt, unless they are too many."""
         self._file.seek(0)
-        while piece := self._file.read(1 << 20):
+        while self.size <= self.whole and (piece := self._file.read(1 << 20)):
             self._hash.update(piece)
             self.size += len(piece)
         if self.size > self.whole:

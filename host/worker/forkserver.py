@@ -1,6 +1,6 @@
 """The forkserver: a process that imported an engine once and forks a worker, ready to load, whenever it is asked.
 
-Run as `python -m host.worker.forkserver FD MODULE…`. One thread, no device, no event loop: nothing that a
+Run as `python -m host.worker.forkserver FD HOST_PID MODULE…`. One thread, no device, no event loop: nothing that a
 fork would break. It is asked with one byte and two descriptors (the worker's socket, its log) over a socket, and tells
 the pid of every worker and how each one ended. It ends, with its workers, when that socket closes.
 
@@ -27,12 +27,13 @@ from host.worker import main as worker
 
 FORK = b"f"
 REPLY = struct.Struct("!cii")
-FORKED, ENDED, IMPORTED = b"p", b"x", b"i"
+FORKED, REFUSED, ENDED, IMPORTED = b"p", b"n", b"x", b"i"
 _PR_SET_PDEATHSIG = 1
 
 
-def main(fd: int, preload: list[str]) -> int:
+def main(fd: int, host: int, preload: list[str]) -> int:
     """Import `preload`, then fork on request until the other end of the socket `fd` is closed."""
+    _die_with(host)  # which matters while it imports, and does not look at the socket
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wake_read, wake_write = os.pipe()
@@ -71,11 +72,17 @@ def _serve(control: socket.socket, children: set[int]) -> bool:
         return False
     sock, log = descriptors
     parent = os.getpid()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:  # no memory or no process ids left: the workers there are go on
+        control.sendall(REPLY.pack(REFUSED, 0, error.errno or 0))
+        return True
+    finally:
+        if os.getpid() == parent:
+            os.close(sock)
+            os.close(log)
     if pid == 0:
         _become_worker(control, sock, log, parent)
-    os.close(sock)
-    os.close(log)
     children.add(pid)
     control.sendall(REPLY.pack(FORKED, pid, 0))
     return True
@@ -122,8 +129,10 @@ def _reap(control: socket.socket, children: set[int]) -> None:
         if pid == 0:
             return
         children.discard(pid)
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)  # what it started and left behind
         control.sendall(REPLY.pack(ENDED, pid, os.waitstatus_to_exitcode(status)))
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

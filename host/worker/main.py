@@ -18,13 +18,15 @@ from typing import Any
 
 import msgspec
 
-from host.errors import ColdframeError, LoadFailed, OutOfMemory
+from host.errors import ColdframeError, InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Instance, Load
 from host.wire import (
     Call,
     Cancel,
     Connection,
+    FRAME_MAX,
     Failed,
+    FrameTooLong,
     News,
     Planned,
     Proceed,
@@ -98,7 +100,12 @@ class Worker:
 
     def _call(self, message: Call) -> None:
         assert self._calls is not None, "calls follow Ready"
-        self._calls.start(message.id, self._decoders[message.operation].decode(message.body))
+        try:
+            request = self._decoders[message.operation].decode(message.body)
+        except msgspec.MsgspecError as error:  # a Struct made in code, whose values nobody checked
+            self._outbox.fail(message.id, InvalidRequest(f"The request is not valid: {error}"))
+            return
+        self._calls.start(message.id, request)
 
     async def _begin(self, start: Start) -> None:
         try:
@@ -117,9 +124,10 @@ class Worker:
         plan = await asyncio.to_thread(kind.plan, start.load)
         self._wire.send(Planned(plan))
         await self._proceed.wait()
-        self._instance = await asyncio.to_thread(kind.load, start.load, plan, self._progress())
-        self._calls = Calls(self._instance, self._outbox)
-        self._wire.send(Ready(self._instance.facts()))
+        instance: Instance = await asyncio.to_thread(kind.load, start.load, plan, self._progress())
+        self._instance = instance
+        self._calls = Calls(instance, self._outbox)
+        self._wire.send(Ready(instance.facts()))
 
     def _progress(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -142,11 +150,19 @@ class Outbox:
     def __init__(self, wire: Connection[ToWorker]) -> None:
         self._wire = wire
         self._news = News([], [], [])
+        self._size = 0
         self._due = False
 
     def answer(self, call: int, answer: Any) -> None:
+        body = msgspec.Raw(encoder.encode(answer))
+        size = len(memoryview(body))
+        if size > FRAME_MAX // 2:
+            raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
+        if self._size + size > FRAME_MAX // 2:
+            self._flush()
+        self._size += size
         self._schedule()
-        self._news.answers.append((call, msgspec.Raw(encoder.encode(answer))))
+        self._news.answers.append((call, body))
 
     def end(self, call: int) -> None:
         self._schedule()
@@ -162,8 +178,9 @@ class Outbox:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        news, self._news, self._due = self._news, News([], [], []), False
-        self._wire.send(news)
+        news, self._news, self._size, self._due = self._news, News([], [], []), 0, False
+        if news.answers or news.ended or news.errors:
+            self._wire.send(news)
 
 
 def find(reference: str) -> Any:

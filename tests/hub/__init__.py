@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 Content = bytes | Path
@@ -113,7 +113,7 @@ class FakeHub:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> FakeHub:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -135,7 +135,7 @@ class FakeHub:
         return [one for one in self.seen if one.method == "GET" and "/resolve/" in one.path and one.path.endswith(name)]
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     def __init__(self, status: int, code: str = "", message: str = "") -> None:
         self.status, self.code, self.message = status, code, message
 
@@ -162,14 +162,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if knobs.status and knobs.status_times > 0:
                 knobs.status_times -= 1
-                raise _Refused(knobs.status)
+                raise _RefusedError(knobs.status)
             if path.startswith("/cdn/"):
                 self._content(self._by_hash(path.removeprefix("/cdn/")))
                 return
             if knobs.token and headers.get("Authorization") != f"Bearer {knobs.token}":
-                raise _Refused(401, message="Invalid username or password.")
+                raise _RefusedError(401, message="Invalid username or password.")
             self._route(path)
-        except _Refused as refused:
+        except _RefusedError as refused:
             self._refuse(refused)
 
     def _route(self, path: str) -> None:
@@ -180,14 +180,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._resolve(match[1], match[2], match[3])
         else:
-            raise _Refused(404)
+            raise _RefusedError(404)
 
     def _files(self, repo: str, revision: str) -> tuple[str, dict[str, File]]:
         if repo not in self.fake.repos:
-            raise _Refused(401 if not self.headers.get("Authorization") else 404, "RepoNotFound", "Repository not found")
+            raise _RefusedError(
+                401 if not self.headers.get("Authorization") else 404, "RepoNotFound", "Repository not found"
+            )
         commit = self.fake.refs[repo].get(revision, revision)
         if commit not in self.fake.repos[repo]:
-            raise _Refused(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+            raise _RefusedError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
         return commit, self.fake.repos[repo][commit]
 
     def _info(self, repo: str, revision: str) -> dict[str, Any]:
@@ -213,9 +215,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _resolve(self, repo: str, revision: str, name: str) -> None:
         commit, files = self._files(repo, revision)
         if repo in self.fake.knobs.gated:
-            raise _Refused(403, "GatedRepo", f"Access to model {repo} is restricted")
+            raise _RefusedError(403, "GatedRepo", f"Access to model {repo} is restricted")
         if name not in files:
-            raise _Refused(404, "EntryNotFound", "Entry not found")
+            raise _RefusedError(404, "EntryNotFound", "Entry not found")
         file = files[name]
         headers = {"X-Repo-Commit": commit, "ETag": f'"{file.etag}"'}
         if file.large:
@@ -232,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
                 for file in files.values():
                     if file.sha256 == sha256:
                         return file
-        raise _Refused(404)
+        raise _RefusedError(404)
 
     def _content(self, file: File, headers: dict[str, str] | None = None) -> None:
         knobs, data, status = self.fake.knobs, file.read(), 200
@@ -241,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         if match and not knobs.no_ranges:
             start, stop = int(match[1]), int(match[2] or file.size - 1) + 1
             if start >= file.size:
-                raise _Refused(416)
+                raise _RefusedError(416)
             data, status = data[start:stop], 206
             headers["Content-Range"] = f"bytes {start}-{start + len(data) - 1}/{file.size}"
         if knobs.damaged and self.command == "GET" and data:
@@ -272,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = b"<html>sign in to the hotel network</html>" if self.fake.knobs.not_json else json.dumps(value).encode()
         self._answer(200, body, {"Content-Type": "application/json"})
 
-    def _refuse(self, refused: _Refused) -> None:
+    def _refuse(self, refused: _RefusedError) -> None:
         headers = {"X-Error-Code": refused.code, "X-Error-Message": refused.message}
         headers["Retry-After"] = self.fake.knobs.retry_after
         self._answer(refused.status, b'{"error":"no"}', {name: value for name, value in headers.items() if value})

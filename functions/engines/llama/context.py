@@ -18,8 +18,7 @@ from functions.engines.llama.options import LlamaOptions
 from host.errors import LoadFailed, OutOfMemory
 
 _TYPES = {
-    name: getattr(lib, f"GGML_TYPE_{name.upper()}")
-    for name in ("f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+    name: getattr(lib, f"GGML_TYPE_{name.upper()}") for name in ("f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 } | {"bf16": 30}
 _FLASH = {
     "auto": lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
@@ -72,7 +71,7 @@ class Context:
         if not handle:
             said = log.reason(heard, "")
             if log.ran_out_of_memory(heard):
-                raise OutOfMemory(f"a cache of {slots} × {context} tokens does not fit into memory: {said}")
+                raise OutOfMemory(f"a cache of {slots} x {context} tokens does not fit into memory: {said}")
             raise LoadFailed(f"llama.cpp makes no context for this model: {said or 'it gave no reason'}")
         opened = cls(handle, size, flag)
         if not opened._memory:
@@ -109,7 +108,7 @@ class Context:
         return int(lib.llama_memory_seq_pos_min(self._memory, sequence))
 
     def cut(self, sequence: int, length: int) -> bool:
-        """Forget what lies behind the first `length` tokens; False, with nothing changed, where memory cannot do that."""
+        """Forget what lies behind the first `length` tokens; False, with nothing changed, where memory cannot."""
         return bool(lib.llama_memory_seq_rm(self._memory, sequence, length, -1))
 
     def forget(self, sequence: int) -> None:

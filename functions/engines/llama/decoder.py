@@ -92,10 +92,8 @@ class Decoder:
 
     def _receive(self) -> bool:
         """Take in what was asked or given up meanwhile; waits when there is nothing to do. False means the end."""
-        if not self._active and not self._waiting:
-            item = self._inbox.get()
-        else:
-            item = self._poll(none=_NOTHING)
+        busy = self._active or self._waiting
+        item = self._poll(none=_NOTHING) if busy else self._inbox.get()
         while item is not _NOTHING:
             if item is None:
                 return False
@@ -113,7 +111,7 @@ class Decoder:
         try:
             for index in range(len(generation.wants)):
                 self._waiting.append(Sequence(generation, index, self._vocabulary, self._length))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's own
             self._fail([one for one in self._waiting if one.generation is generation], error)
             self._tell(generation, error)
 

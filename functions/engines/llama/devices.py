@@ -89,7 +89,9 @@ def choose(device: str) -> Target:
         return Target()
     seen = accelerators()
     kind, _, _ = device.partition(":")
-    fitting = [one for one in seen if device == "auto" or one.pool == device or (one.pool.startswith(kind) and device == kind)]
+    fitting = [
+        one for one in seen if device == "auto" or one.pool == device or (one.pool.startswith(kind) and device == kind)
+    ]
     if fitting:
         return Target(device=max(fitting, key=lambda one: one.free), accelerators=seen)
     if device == "auto":

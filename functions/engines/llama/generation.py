@@ -51,7 +51,7 @@ News = Piece | End
 class Generation:
     """The news of some wants, as an async iterator that is over when all of them are through.
 
-    Close it (`aclose`, or leave an `aclosing` block) to give up; nothing is computed for it after the batch in progress.
+    Close it (`aclose`, or leave an `aclosing` block) to give up: nothing is computed for it after the current batch.
     """
 
     def __init__(self, wants: Sequence[Want], give_up: Callable[[Generation], None]) -> None:

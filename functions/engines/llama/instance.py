@@ -15,6 +15,7 @@ from functions.engines.llama.context import Context
 from functions.engines.llama.decoder import Decoder
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.sampling import recommended
 from functions.engines.llama.slots import Slots
 from host.function import Facts, Instance, Load, Plan, Progress
 
@@ -28,6 +29,8 @@ class LlamaInstance(Instance):
         self.model = model
         self.decoder = decoder
         self.settings = settings
+        self.sampling = recommended(model.metadata)
+        """What is used where a request says nothing."""
         self.length = chosen.context or model.trained
         """Tokens per slot."""
         self._context = context
@@ -78,7 +81,7 @@ class LlamaInstance(Instance):
             raise
         return instance
 
-    def prepare(self) -> None:  # noqa: B027 - most functions need nothing more
+    def prepare(self) -> None:
         """Make what the function needs once the model is there; may raise `LoadFailed`."""
 
     def facts(self) -> Facts:

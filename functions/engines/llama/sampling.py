@@ -5,8 +5,9 @@ It knows distributions over tokens, and nothing of text, stops or requests.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -35,6 +36,26 @@ class Sampling(msgspec.Struct, kw_only=True, frozen=True):
     logit_bias: Mapping[int, float] = {}
     banned: tuple[int, ...] = ()
     """Tokens that are never chosen."""
+
+
+_METADATA = {
+    "temperature": ("general.sampling.temp", float),
+    "top_k": ("general.sampling.top_k", int),
+    "top_p": ("general.sampling.top_p", float),
+    "min_p": ("general.sampling.min_p", float),
+    "repeat_penalty": ("general.sampling.penalty_repeat", float),
+    "repeat_window": ("general.sampling.penalty_last_n", int),
+}
+
+
+def recommended(metadata: Callable[[str], str | None]) -> Sampling:
+    """Return the defaults a model's file recommends, as far as it does."""
+    found: dict[str, float] = {}
+    for field, (key, number) in _METADATA.items():
+        with contextlib.suppress(ValueError):
+            if (value := metadata(key)) is not None:
+                found[field] = number(value)
+    return msgspec.convert(found, Sampling)
 
 
 class Sampler:

@@ -107,7 +107,14 @@ class Scales:
 
     def _situation(self) -> str:
         one = self._options
-        parts = (one.batch, one.ubatch, one.cache_type_k, one.cache_type_v, one.flash_attention, one.sliding_window_full)
+        parts = (
+            one.batch,
+            one.ubatch,
+            one.cache_type_k,
+            one.cache_type_v,
+            one.flash_attention,
+            one.sliding_window_full,
+        )
         return " ".join(map(str, (*parts, self._target.pool, gpu_layers(one, self._target))))
 
 
@@ -118,9 +125,8 @@ def read_sizes(lines: list[str], pool: str) -> ContextSize:
         if match := _CACHE.match(line):
             cache += float(match[1])
         elif match := _BUFFER.search(line):
-            if pool != RAM and pool_of(match[1]) == pool:
-                compute += float(match[3])
-            elif pool == RAM and match[2] == "compute":
+            at_home = match[2] == "compute" if pool == RAM else pool_of(match[1]) == pool
+            if at_home:
                 compute += float(match[3])
             else:
                 host += float(match[3])

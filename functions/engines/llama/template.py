@@ -5,9 +5,9 @@ It knows Jinja and the conventions of chat templates, and nothing of requests, t
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -20,12 +20,13 @@ from host.errors import InvalidRequest
 
 Message = dict[str, Any]
 _PROBE = "ⓢprobe"
+_HERE = "ⓢhere"
 
 
 class _Generation(Extension):
     """`{% generation %}`: marks what an assistant said, for training; here it only passes its body on."""
 
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -48,20 +49,35 @@ class ChatTemplate:
         self.knows_developer = "developer" in source
         self.knows_system = self._shows_system()
 
-    def render(self, messages: Sequence[Message], *, open_answer: bool = True, **extra: Any) -> str:
+    def render(
+        self, messages: Sequence[Message], extra: Mapping[str, Any] | None = None, *, open_answer: bool = True
+    ) -> str:
         """Return the prompt for these messages.
 
-        `open_answer` ends it with the beginning of an assistant's message. Raises `InvalidRequest` with the template's
-        own words when it refuses the messages, or fails on them.
+        `extra` are further variables of the template; `open_answer` ends the prompt with the beginning of an
+        assistant's message. Raises `InvalidRequest` with the template's own words when it refuses the messages, or
+        fails on them.
         """
-        values = {"tools": None, "documents": None, **extra, **self._tokens}
+        values = {"tools": None, "documents": None, **(extra or {}), **self._tokens}
+        values |= {"messages": list(messages), "add_generation_prompt": open_answer}
         try:
-            return self._template.render(messages=list(messages), add_generation_prompt=open_answer, **values)
+            return self._template.render(values)
         except jinja2.TemplateError as error:
-            raise InvalidRequest(f"the model's chat template refuses these messages: {error}", param="messages") from None
-        except Exception as error:  # a template is a program from elsewhere: it may fail in any way
+            raise InvalidRequest(
+                f"the model's chat template refuses these messages: {error}", param="messages"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - a template is a program from elsewhere: it may fail in any way
             words = f"the model's chat template fails on these messages: {type(error).__name__}: {error}"
             raise InvalidRequest(words, param="messages") from None
+
+    def render_open(self, messages: Sequence[Message], extra: Mapping[str, Any] | None = None) -> str:
+        """Return the prompt that ends within the last message, for the model to go on with it."""
+        *before, last = messages
+        marked = {**last, "content": last["content"] + _HERE}
+        text, found, _ = self.render([*before, marked], extra, open_answer=False).rpartition(_HERE)
+        if not found:
+            raise InvalidRequest("the model's chat template does not show the last message", param="messages")
+        return text
 
     def _shows_system(self) -> bool:
         try:
@@ -86,7 +102,7 @@ def _raise(message: str) -> None:
 
 
 def _now(pattern: str) -> str:
-    return datetime.datetime.now().astimezone().strftime(pattern)
+    return dt.datetime.now().astimezone().strftime(pattern)
 
 
 def _to_json(

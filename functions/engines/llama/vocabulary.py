@@ -26,7 +26,7 @@ class Vocabulary:
         self._ends: dict[int, bool] = {}
 
     def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Return the ids of the text as it stands, no BOS added; `special` reads `<|im_end|>` and its like as one id."""
+        """Return the ids of the text, with no BOS added; `special` reads `<|im_end|>` and its like as one id."""
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         ids = (lib.llama_token * room)()
@@ -34,7 +34,7 @@ class Vocabulary:
         if count < 0:
             ids = (lib.llama_token * -count)()
             count = lib.llama_tokenize(self._handle, data, len(data), ids, -count, False, special)
-        return ids[:count]
+        return list(ids[:count])
 
     def prompt(self, text: str) -> list[int]:
         """Return the ids of a rendered prompt, with BOS exactly once where the model wants one.

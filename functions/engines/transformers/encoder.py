@@ -83,6 +83,8 @@ def load(load_: Load, plan: Plan, options: TransformersOptions, folder: Folder, 
         progress=progress,
         spare=lambda name: name.startswith("pooler."),
     )
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = False  # nothing is generated, so keys and values need not outlive their layer
     _check_positions(model, plan.context or 0)
     pad = getattr(model.config, "pad_token_id", None)
     return Encoder(model, device, dtype, 0 if pad is None else int(pad))

@@ -30,8 +30,8 @@ class Job(Generic[T, R]):
         self.waiting = 0
         """Items not taken yet, and their tokens."""
         self.tokens = 0
-        self.batch = 0
-        """The number of the batch that last took items of this job; 0 for none."""
+        self.batch = -1
+        """The number of the batch that last took items of this job; -1 for none."""
 
     def deliver(self, index: int, result: R) -> None:
         """Keep the result of one item; the last one ends the job."""

@@ -10,8 +10,9 @@ import socket
 from typing import Any
 
 import msgspec
+import structlog
 
-from host.errors import ColdframeError, InstanceDied, LoadFailed, from_body
+from host.errors import ColdframeError, InstanceDied, LoadFailed, RequestTooLarge, from_body
 from host.function import Facts, Operation, Plan, Progress
 from host.placement.exchange import Exchange
 from host.placement.link import Ending, Job, Link
@@ -21,6 +22,7 @@ from host.wire import (
     Cancel,
     Connection,
     Failed,
+    FrameTooLong,
     News,
     Planned,
     Proceed,
@@ -32,6 +34,7 @@ from host.wire import (
     encoder,
 )
 
+log = structlog.get_logger(__name__)
 _STATUS_WAIT = 2.0
 _LOG_WAIT = 0.5
 
@@ -45,7 +48,7 @@ class ProcessLink(Link):
         self.ended = loop.create_future()
         self._job = job
         self._worker = worker
-        self._wire: Connection[ToHost] = Connection(ToHost, self._receive, self._lost)
+        self._wire: Connection[ToHost] = Connection(ToHost, self._receive, self._disconnected)
         self._exchanges: dict[int, tuple[Exchange, msgspec.msgpack.Decoder[Any]]] = {}
         self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
             operation.name: msgspec.msgpack.Decoder(operation.answer) for operation in job.function.operations
@@ -55,13 +58,21 @@ class ProcessLink(Link):
         self._ready: asyncio.Future[Facts] = loop.create_future()
         self._progress: Progress | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._closed = loop.create_future()
         self._stopping = False
 
     @classmethod
     async def connect(cls, job: Job, worker: WorkerProcess, sock: socket.socket) -> ProcessLink:
         """Return a link that speaks to `worker` over `sock`."""
         link = cls(job, worker)
-        await asyncio.get_running_loop().create_connection(lambda: link._wire, sock=sock)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: link._wire, sock=sock)
+        except BaseException:
+            worker.signal(signal.SIGKILL)
+            sock.close()
+            raise
+        # A process that the worker started may hold the socket open after it.
+        worker.status.add_done_callback(lambda _: link._lost())
         return link
 
     @property
@@ -92,8 +103,12 @@ class ProcessLink(Link):
             exchange.fail(InstanceDied("The model's process ended while the call came in."))
             return exchange
         body = msgspec.Raw(encoder.encode(request))
+        try:
+            self._wire.send(Call(call, operation.name, body))
+        except FrameTooLong as error:
+            exchange.fail(RequestTooLarge(f"The request is too large for the model's process: {error}."))
+            return exchange
         self._exchanges[call] = (exchange, self._decoders[operation.name])
-        self._wire.send(Call(call, operation.name, body))
         return exchange
 
     async def stop(self, grace: float) -> None:
@@ -124,7 +139,7 @@ class ProcessLink(Link):
         for call, answer in news.answers:
             entry = self._exchanges.get(call)
             if entry is not None:
-                entry[0].push(entry[1].decode(answer))
+                self._answer(call, entry[0], entry[1], answer)
         for call in news.ended:
             entry = self._exchanges.pop(call, None)
             if entry is not None:
@@ -133,6 +148,14 @@ class ProcessLink(Link):
             entry = self._exchanges.pop(call, None)
             if entry is not None:
                 entry[0].fail(from_body(body))
+
+    def _answer(self, call: int, exchange: Exchange, decoder: msgspec.msgpack.Decoder[Any], answer: msgspec.Raw) -> None:
+        try:
+            exchange.push(decoder.decode(answer))
+        except msgspec.MsgspecError as error:  # the function's fault, and no other call's
+            log.error("an answer is not of the type its operation names", exc_info=error)
+            exchange.fail(ColdframeError("The model's answer could not be read; the host's log has the details."))
+            self._cancel(call)
 
     def _cancel(self, call: int) -> None:
         self._exchanges.pop(call, None)
@@ -144,17 +167,24 @@ class ProcessLink(Link):
                 future.set_exception(error)
                 future.exception()  # somebody may not be waiting any more
 
+    def _disconnected(self) -> None:
+        _settle(self._closed, None)
+        self._lost()
+
     def _lost(self) -> None:
-        """The socket closed: learn how the process ended, then tell everybody."""
+        """The socket closed or the process ended: learn how, then tell everybody."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
         done, _ = await asyncio.wait({self._worker.status}, timeout=_STATUS_WAIT)
-        if not done:
+        deaf = not done and not self._stopping
+        if deaf:
             # It closed its socket and lives on: nobody can speak to it any more.
             self._worker.signal(signal.SIGKILL)
         status = await self._worker.status
+        await asyncio.wait({self._closed}, timeout=_LOG_WAIT)  # what it said before it ended is still read
+        self._wire.close()
         await self._worker.log.drained(_LOG_WAIT)
         how = describe(status)
         tail = self._worker.log.tail()
@@ -163,7 +193,7 @@ class ProcessLink(Link):
         for exchange, _ in self._exchanges.values():
             exchange.fail(InstanceDied(f"The model's process ended while it answered ({how}).{said}"))
         self._exchanges.clear()
-        killed = status == -signal.SIGKILL and not self._stopping
+        killed = status == -signal.SIGKILL and not self._stopping and not deaf
         self.ended.set_result(Ending(how=how, log=tail, killed=killed))
 
 

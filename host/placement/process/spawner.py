@@ -14,12 +14,12 @@ from collections.abc import Callable
 import structlog
 
 from host.errors import LoadFailed
-from host.worker.forkserver import ENDED, FORK, FORKED, REPLY
 from host.placement.process.log import LogPipe
+from host.worker.forkserver import ENDED, FORK, FORKED, REFUSED, REPLY
 
 log = structlog.get_logger(__name__)
 _SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "COLDFRAME_API_KEYS")
-_LOG_WAIT = 0.5
+_LOST_WAIT = 2.0
 
 
 class WorkerProcess:
@@ -47,11 +47,11 @@ class Spawner(asyncio.Protocol):
         self._control: socket.socket | None = None
         self._transport: asyncio.BaseTransport | None = None
         self._buffer = b""
-        self._asked: list[asyncio.Future[int]] = []
+        self._asked: list[tuple[asyncio.Future[WorkerProcess], LogPipe]] = []
         self._workers: dict[int, WorkerProcess] = {}
-        self._early: dict[int, int] = {}
         self._turn = asyncio.Lock()
         self._log: LogPipe | None = None
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -62,19 +62,24 @@ class Spawner(asyncio.Protocol):
     async def fork(self, sock: socket.socket, pass_on: Callable[[str], None]) -> WorkerProcess:
         """Fork one worker that serves `sock`. Waits for the forkserver's imports; raises `LoadFailed`."""
         async with self._turn:
-            self.start()
-            if self._pending is not None:
-                await asyncio.shield(self._pending)
-            pipe, write = await LogPipe.open(pass_on)
             try:
-                pid = await self._ask(sock, write)
-            finally:
-                os.close(write)
-            worker = WorkerProcess(pid, pipe)
-            self._workers[pid] = worker
-            if pid in self._early:
-                self._ended(pid, self._early.pop(pid))
-            return worker
+                return await self._fork(sock, pass_on)
+            except _ForkserverGoneError:  # killed between two workers: a new one is started, once
+                pass
+            try:
+                return await self._fork(sock, pass_on)
+            except _ForkserverGoneError as error:
+                raise LoadFailed(str(error)) from None
+
+    async def _fork(self, sock: socket.socket, pass_on: Callable[[str], None]) -> WorkerProcess:
+        self.start()
+        if self._pending is not None:
+            await asyncio.shield(self._pending)
+        pipe, write = await LogPipe.open(pass_on)
+        try:
+            return await self._ask(sock, write, pipe)
+        finally:
+            os.close(write)
 
     async def close(self) -> None:
         """End the forkserver and with it every worker it still has."""
@@ -87,13 +92,13 @@ class Spawner(asyncio.Protocol):
             await asyncio.to_thread(_end, process)
 
     async def _start(self) -> None:
+        self._log, write = await LogPipe.open(lambda line: log.info("forkserver", engine=self.engine, line=line))
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
+        socket_, host = str(theirs.fileno()), str(os.getpid())
         try:
-            self._log, write = await LogPipe.open(lambda line: log.info("forkserver", engine=self.engine, line=line))
-            command = [sys.executable, "-m", "host.worker.forkserver", str(theirs.fileno()), *self.preload]
             self._process = subprocess.Popen(  # noqa: S603 - our own module, our own interpreter
-                command,
+                [sys.executable, "-m", "host.worker.forkserver", socket_, host, *self.preload],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=write,
@@ -101,32 +106,33 @@ class Spawner(asyncio.Protocol):
                 env=_environment(),
                 start_new_session=True,
             )
-            os.close(write)
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
+            os.close(write)
         self._buffer = b""
+        self._lost = asyncio.get_running_loop().create_future()
         # The transport reads from a duplicate: asyncio does not let us send descriptors through a socket it owns.
         self._control = ours
         self._transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, sock=ours.dup())
 
-    async def _ask(self, sock: socket.socket, write: int) -> int:
-        reply: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._asked.append(reply)
+    async def _ask(self, sock: socket.socket, write: int, pipe: LogPipe) -> WorkerProcess:
+        reply: asyncio.Future[WorkerProcess] = asyncio.get_running_loop().create_future()
         try:
             assert self._control is not None
             socket.send_fds(self._control, [FORK], [sock.fileno(), write])
-            return await asyncio.shield(reply)
         except OSError:
-            raise LoadFailed(f"The forkserver of engine {self.engine} is gone.") from None
+            await asyncio.wait({self._lost}, timeout=_LOST_WAIT)
+            raise _ForkserverGoneError(f"The forkserver of engine {self.engine} is gone.") from None
+        self._asked.append((reply, pipe))
+        try:
+            return await asyncio.shield(reply)
         except asyncio.CancelledError:
             # The worker will come all the same: end it when it does.
-            reply.add_done_callback(lambda done: self._unwanted(done))
+            reply.add_done_callback(_unwanted)
             raise
-
-    def _unwanted(self, reply: asyncio.Future[int]) -> None:
-        if not reply.cancelled() and reply.exception() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(reply.result(), signal.SIGKILL)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -134,32 +140,48 @@ class Spawner(asyncio.Protocol):
             kind, pid, status = REPLY.unpack_from(self._buffer)
             self._buffer = self._buffer[REPLY.size :]
             if kind == FORKED:
-                reply = self._asked.pop(0)
-                if not reply.done():
-                    reply.set_result(pid)
+                reply, pipe = self._asked.pop(0)
+                # Known from here on, whoever waits for it: the news of its end may be in the same bytes.
+                self._workers[pid] = WorkerProcess(pid, pipe)
+                reply.set_result(self._workers[pid])
+            elif kind == REFUSED:
+                reply, _ = self._asked.pop(0)
+                reply.set_exception(LoadFailed(f"No process could be started: {os.strerror(status)}."))
             elif kind == ENDED:
                 self._ended(pid, status)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Clean up after a forkserver that ended; its workers end with it."""
         if self._control is not None:
             self._control.close()
+        self._transport = self._control = None
+        self._lost.set_result(None)
         process, self._process = self._process, None
         if process is not None:
             asyncio.get_running_loop().run_in_executor(None, _end, process)
         tail = self._log.tail() if self._log else ""
-        for reply in self._asked:
-            if not reply.done():
-                reply.set_exception(LoadFailed(f"The forkserver of engine {self.engine} ended. {_last(tail)}".strip()))
-        self._asked.clear()
-        for pid in list(self._workers):
+        asked, self._asked = self._asked, []
+        for reply, _ in asked:
+            said = f"The forkserver of engine {self.engine} ended. {_last(tail)}"
+            reply.set_exception(_ForkserverGoneError(said.strip()))
+            reply.exception()  # somebody may not be waiting any more
+        for pid, worker in list(self._workers.items()):
+            worker.signal(signal.SIGKILL)
             self._ended(pid, -signal.SIGKILL)
 
     def _ended(self, pid: int, status: int) -> None:
         worker = self._workers.pop(pid, None)
-        if worker is None:
-            self._early[pid] = status
-        elif not worker.status.done():
+        if worker is not None and not worker.status.done():
             worker.status.set_result(status)
+
+
+class _ForkserverGoneError(Exception):
+    """It ended before it forked."""
+
+
+def _unwanted(reply: asyncio.Future[WorkerProcess]) -> None:
+    if not reply.cancelled() and reply.exception() is None:
+        reply.result().signal(signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:

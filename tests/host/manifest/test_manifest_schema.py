@@ -87,6 +87,10 @@ def test_the_installed_engines_make_a_valid_schema():
     assert all(reference.removeprefix("#/$defs/") in schema_of_all["$defs"] for reference in references(schema_of_all))
 
 
+def test_there_are_shipped_manifests():
+    assert SHIPPED
+
+
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
 def test_shipped_manifests_are_valid_as_their_authors_wrote_them(file):
     validator(registered()).validate(yaml.safe_load(file.read_text()))

@@ -15,7 +15,15 @@ from host.hooks import hookimpl
 @hookimpl
 def coldframe_engines() -> list[Engine]:
     """Register the engine: no requirements, files that end in `.echo`."""
-    return [Engine(name="echo", summary="Says back what it hears", suffixes=(".echo",), options=EchoOptions)]
+    return [
+        Engine(
+            name="echo",
+            summary="Says back what it hears",
+            preload=("coldframe_echo.instance",),
+            suffixes=(".echo",),
+            options=EchoOptions,
+        )
+    ]
 
 
 @hookimpl
@@ -29,5 +37,6 @@ def coldframe_functions() -> list[Function]:
             instances={"echo": "coldframe_echo.instance:EchoInstance"},
             tasks=("text-echo",),
             routes=(echo,),
+            cli="coldframe_echo.shell:EchoShell",
         )
     ]

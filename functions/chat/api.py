@@ -1,0 +1,135 @@
+"""What a chat is asked and answers: OpenAI's request as SDKs send it, and the events every wire format is made from.
+
+`null` means the same as absent everywhere, and unknown fields are ignored. It knows no HTTP and no engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from host.function import Operation, Usage
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class Part(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One part of a message's content; only text is served."""
+
+    type: str = "text"
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Message(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """One message of a conversation."""
+
+    role: str
+    content: str | list[Part] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+
+class StreamOptions(msgspec.Struct, kw_only=True, frozen=True):
+    """How a stream is sent."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """The body of POST /v1/chat/completions, with the sampling fields that local servers add to OpenAI's."""
+
+    messages: list[Message]
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    reasoning_effort: str | None = None
+
+    top_k: int | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    repetition_penalty: float | None = None
+    ignore_eos: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    # Known, and not served (yet): `checks` refuses them when they are set to something.
+    tools: Any = None
+    tool_choice: Any = None
+    functions: Any = None
+    function_call: Any = None
+    response_format: Any = None
+    logprobs: Any = None
+    top_logprobs: Any = None
+    audio: Any = None
+    modalities: Any = None
+    prediction: Any = None
+    web_search_options: Any = None
+    grammar: Any = None
+    json_schema: Any = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
+    structured_outputs: Any = None
+    chat_template: Any = None
+    stop_token_ids: Any = None
+    min_tokens: Any = None
+    thinking_token_budget: Any = None
+
+    @property
+    def choices(self) -> int:
+        """How many answers are wanted."""
+        return self.n or 1
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens per answer at most; the newer name wins."""
+        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", array_like=True):
+    """More of the answer `index`."""
+
+    index: int
+    text: str
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish", array_like=True):
+    """The answer `index` is complete."""
+
+    index: int
+    reason: FinishReason
+
+
+class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
+    """All answers are complete; always the last event."""
+
+    usage: Usage | None
+
+
+ChatEvent = Text | Finish | Done
+
+CHAT: Operation[ChatRequest, ChatEvent] = Operation(
+    name="chat", request=ChatRequest, answer=ChatEvent, streams=True, path="/v1/chat/completions"
+)

@@ -1,0 +1,149 @@
+"""What is wrong with a chat request, told with the name of the field, before any model is asked.
+
+It knows OpenAI's rules and what is not served yet, and nothing of models.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from functions.chat.api import ChatRequest, Message, Part
+from host.errors import InvalidRequest, UnsupportedParameter
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
+"""Variables of chat templates that are not the client's to set by `chat_template_kwargs`."""
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+MOST_CHOICES = 16
+MOST_STOPS = 4
+
+# Field -> lowest, highest, whether the lowest itself is allowed.
+_RANGES: dict[str, tuple[float, float, bool]] = {
+    "temperature": (0, 2, True),
+    "top_p": (0, 1, False),
+    "min_p": (0, 1, True),
+    "top_k": (0, 1 << 31, True),
+    "frequency_penalty": (-2, 2, True),
+    "presence_penalty": (-2, 2, True),
+    "repeat_penalty": (0, 10, False),
+    "repetition_penalty": (0, 10, False),
+    "n": (1, MOST_CHOICES, True),
+    "max_tokens": (1, 1 << 31, True),
+    "max_completion_tokens": (1, 1 << 31, True),
+    "seed": (-(1 << 63), (1 << 63) - 1, True),
+}
+
+# Field -> values that ask for nothing, besides null, false and whatever is empty.
+_UNSERVED: dict[str, tuple[Any, ...]] = {
+    "tools": (),
+    "functions": (),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"}, "text"),
+    "logprobs": (),
+    "top_logprobs": (0,),
+    "audio": (),
+    "modalities": (["text"],),
+    "prediction": (),
+    "web_search_options": (),
+    "grammar": (),
+    "json_schema": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+    "chat_template": (),
+    "stop_token_ids": (),
+    "min_tokens": (0,),
+    "thinking_token_budget": (),
+}
+
+
+def check(request: ChatRequest) -> None:
+    """Raise `InvalidRequest` or `UnsupportedParameter` for the first thing that is wrong."""
+    _check_unserved(request)
+    if not request.messages:
+        raise InvalidRequest("`messages` is empty: expected at least one message", param="messages")
+    for index, message in enumerate(request.messages):
+        _check_message(message, f"messages[{index}]")
+    for field, (low, high, closed) in _RANGES.items():
+        _check_range(field, getattr(request, field), low, high, closed)
+    _check_stop(request)
+    _check_logit_bias(request.logit_bias)
+    _check_ending(request)
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest("`stream_options` needs `stream: true`", param="stream_options")
+    for key in request.chat_template_kwargs or {}:
+        if key in RESERVED:
+            words = f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself"
+            raise InvalidRequest(words, param="chat_template_kwargs")
+    if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
+        words = f"`reasoning_effort` is {request.reasoning_effort!r}: expected one of {', '.join(EFFORTS)}"
+        raise InvalidRequest(words, param="reasoning_effort")
+
+
+def _check_unserved(request: ChatRequest) -> None:
+    for field, harmless in _UNSERVED.items():
+        value = getattr(request, field)
+        asks = value is not None and value is not False and value not in ("", [], {}) and value not in harmless
+        if asks:
+            raise UnsupportedParameter(f"`{field}` is not supported by this model: leave it out", param=field)
+
+
+def _check_message(message: Message, where: str) -> None:
+    if message.role not in ROLES:
+        words = f"`{where}.role` is {message.role!r}: expected one of {', '.join(ROLES)}"
+        raise InvalidRequest(words, param=f"{where}.role")
+    if isinstance(message.content, list):
+        for index, part in enumerate(message.content):
+            _check_part(part, f"{where}.content[{index}]")
+    elif message.content is None and message.role != "assistant":
+        words = f"`{where}.content` is missing: expected text or a list of text parts"
+        raise InvalidRequest(words, param=f"{where}.content")
+
+
+def _check_part(part: Part, where: str) -> None:
+    if part.type not in ("text", "refusal"):
+        raise InvalidRequest(f"`{where}` is a part of type {part.type!r}: this model takes text only", param=where)
+    if (part.text if part.type == "text" else part.refusal) is None:
+        raise InvalidRequest(f"`{where}.{part.type}` is missing: expected text", param=f"{where}.{part.type}")
+
+
+def _check_range(field: str, value: float | None, low: float, high: float, closed: bool) -> None:
+    # Written so that NaN, which compares false with everything, is refused too.
+    if value is None or (low <= value <= high and (closed or value != low)):
+        return
+    if high >= 1 << 31:
+        wanted = f"at least {low}" if low >= 0 else "a 64-bit integer"
+    else:
+        wanted = f"from {low} to {high}" if closed else f"above {low}, up to {high}"
+    raise InvalidRequest(f"`{field}` is {value}: expected {wanted}", param=field)
+
+
+def _check_stop(request: ChatRequest) -> None:
+    if len(request.stops) > MOST_STOPS:
+        raise InvalidRequest(f"`stop` has {len(request.stops)} strings: expected {MOST_STOPS} at most", param="stop")
+    if "" in request.stops:
+        raise InvalidRequest("`stop` holds an empty string: expected at least one character each", param="stop")
+
+
+def _check_logit_bias(biases: dict[str, float] | None) -> None:
+    for key, bias in (biases or {}).items():
+        if not (key.isascii() and key.isdigit()):
+            raise InvalidRequest(f'`logit_bias` has the key {key!r}: expected token ids, as "1234"', param="logit_bias")
+        if not -100 <= bias <= 100:
+            raise InvalidRequest(f"`logit_bias` of {key} is {bias}: expected from -100 to 100", param="logit_bias")
+
+
+def _check_ending(request: ChatRequest) -> None:
+    last = [message.role for message in request.messages[-2:]]
+    if last == ["assistant", "assistant"]:
+        raise InvalidRequest("`messages` ends with two assistant messages: expected one at most", param="messages")
+    if request.continue_final_message:
+        if last[-1] != "assistant":
+            words = "`continue_final_message` needs the last message to be the assistant's"
+            raise InvalidRequest(words, param="continue_final_message")
+        if request.add_generation_prompt:
+            words = "`continue_final_message` and `add_generation_prompt` exclude each other"
+            raise InvalidRequest(words, param="continue_final_message")

@@ -1,0 +1,143 @@
+"""Chat on llama.cpp: messages become a prompt, the prompt a generation, its news chat events.
+
+It knows the model's template and vocabulary, and nothing of HTTP or of how batches are computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import msgspec
+
+from functions.chat import conversation
+from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, FinishReason, Text
+from functions.engines.llama.generation import End, Piece, Want
+from functions.engines.llama.instance import LlamaInstance
+from functions.engines.llama.sampling import Sampling
+from functions.engines.llama.template import ChatTemplate, TemplateError
+from host.errors import ContextLengthExceeded, InvalidRequest, LoadFailed
+from host.function import Usage
+
+_LONG = 16_384
+"""Characters of a conversation beyond which it is rendered and counted in a thread, off the event loop."""
+
+
+class LlamaChat(LlamaInstance):
+    """A chat model in a GGUF file."""
+
+    _template: ChatTemplate | None = None
+    _no_template = "this model's file has no chat template: set `options.chat_template` in its manifest"
+
+    def prepare(self) -> None:
+        """Compile the chat template; a wrong one in the manifest fails the load, one in the file only its chats."""
+        override = self.settings.chat_template
+        source = override or self.model.chat_template()
+        if source is None:
+            return
+        words = self.model.vocabulary
+        try:
+            self._template = ChatTemplate(source, bos=words.spelled(words.bos), eos=words.spelled(words.eos))
+        except TemplateError as error:
+            if override:
+                raise LoadFailed(f"options.chat_template is not valid Jinja: {error}") from None
+            self._no_template = f"the chat template in this model's file is not valid Jinja: {error}"
+
+    def answer(self, request: ChatRequest) -> AsyncIterator[ChatEvent]:
+        """Answer with text as it is generated, a finish for each choice, and the usage.
+
+        Raises `InvalidRequest` for what the template or the vocabulary refuses, and `ContextLengthExceeded`.
+        """
+        return self._answer(request)
+
+    async def _answer(self, request: ChatRequest) -> AsyncIterator[ChatEvent]:
+        wants = await self._wants(request)
+        prompt = cached = completion = 0
+        async with aclosing(self.decoder.generate(wants)) as generation:
+            async for news in generation:
+                match news:
+                    case Piece(index=index, text=text):
+                        yield Text(index, text)
+                    case End(index=index, reason=reason):
+                        if index == 0:
+                            prompt, cached = news.prompt_tokens, news.cached_tokens
+                        completion += news.completion_tokens
+                        yield Finish(index, _reason(reason))
+        yield Done(Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached))
+
+    async def _wants(self, request: ChatRequest) -> list[Want]:
+        length = sum(len(conversation.text(message)) for message in request.messages)
+        if length > _LONG:
+            prompt = await asyncio.to_thread(self._prompt, request)
+        else:
+            prompt = self._prompt(request)
+        left = self.length - len(prompt)
+        if left <= 0:
+            raise ContextLengthExceeded(
+                f"the prompt has {len(prompt)} tokens, and this model's context holds {self.length}, "
+                "of which at least one is for the answer",
+                param="messages",
+                extra={"n_prompt_tokens": len(prompt), "n_ctx": self.length},
+            )
+        limit = min(left, request.limit or left)
+        sampling = self._sampling(request)
+        endless = bool(request.ignore_eos)
+        return [
+            Want(prompt=prompt, limit=limit, sampling=_seeded(sampling, index), stops=request.stops, endless=endless)
+            for index in range(request.choices)
+        ]
+
+    def _prompt(self, request: ChatRequest) -> list[int]:
+        template = self._template
+        if template is None:
+            raise InvalidRequest(self._no_template, param="model")
+        messages = conversation.plain(
+            request.messages, knows_system=template.knows_system, knows_developer=template.knows_developer
+        )
+        extra = conversation.extras(request.reasoning_effort, request.chat_template_kwargs)
+        if request.continue_final_message:
+            text = template.render_open(messages, extra)
+        else:
+            text = template.render(messages, extra, open_answer=request.add_generation_prompt is not False)
+        return self.model.vocabulary.prompt(text) or self._empty()
+
+    def _empty(self) -> list[int]:
+        raise InvalidRequest("the model's chat template makes an empty prompt of these messages", param="messages")
+
+    def _sampling(self, request: ChatRequest) -> Sampling:
+        size = self.model.vocabulary.size
+        biases = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
+        beyond = next((token for token in biases if token >= size), None)
+        if beyond is not None:
+            words = f"`logit_bias` has the token {beyond}: this model's tokens are 0 to {size - 1}"
+            raise InvalidRequest(words, param="logit_bias")
+        repeat = request.repeat_penalty if request.repeat_penalty is not None else request.repetition_penalty
+        default = self.sampling
+        return Sampling(
+            temperature=_or(request.temperature, default.temperature),
+            top_k=int(_or(request.top_k, default.top_k)),
+            top_p=_or(request.top_p, default.top_p),
+            min_p=_or(request.min_p, default.min_p),
+            seed=request.seed,
+            repeat_penalty=_or(repeat, default.repeat_penalty),
+            frequency_penalty=request.frequency_penalty or 0.0,
+            presence_penalty=request.presence_penalty or 0.0,
+            logit_bias=biases,
+            banned=self.model.vocabulary.enders if request.ignore_eos else (),
+        )
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _seeded(sampling: Sampling, index: int) -> Sampling:
+    """Return the sampling of the answer `index`: answers to one seed differ from each other, always in the same way."""
+    if sampling.seed is None or sampling.seed == -1 or not index:
+        return sampling
+    return msgspec.structs.replace(sampling, seed=sampling.seed + index)
+
+
+def _reason(reason: str) -> FinishReason:
+    return "stop" if reason == "stop" else "length"

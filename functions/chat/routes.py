@@ -1,0 +1,28 @@
+"""The HTTP side of chat: decode, check, ask the host, render. It knows no model and no engine."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from litestar import Response, post
+from litestar.params import JSONBody
+
+from functions.chat.api import CHAT, ChatRequest
+from functions.chat.checks import check
+from functions.chat.render import ChunkRenderer, collect
+from host.http import HostDependency
+from host.http.sse import EventStream
+
+
+@post(["/v1/chat/completions", "/chat/completions"], status_code=200, summary="Answer a conversation", tags=["chat"])
+async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) -> Response[Any]:
+    """Answer a conversation, whole or as a stream of server-sent events."""
+    check(data)
+    events = host.stream(data.model, CHAT, data)
+    if data.stream:
+        return EventStream(events, ChunkRenderer(data))
+    async with aclosing(events):
+        completion = await collect(data, events)
+    return Response(msgspec.json.encode(completion), media_type="application/json")

@@ -1,0 +1,86 @@
+"""Manifests as the command line reads them: checked against what is installed, without anything being served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from host.catalog import Entry, Problem, read_folder
+from host.cli.places import settings, with_manifests
+from host.errors import ColdframeError, ManifestError
+from host.function import Engine, Function, Wanted
+from host.manifest import Document, Manifest
+from host.registry import Registry
+from host.runtime import Runtime
+from host.sources.resolve import claimant
+
+
+class Shelf:
+    """The manifests of one folder, and the plug-ins they are checked against."""
+
+    def __init__(self, manifests: Path | None = None, registry: Registry | None = None) -> None:
+        self.runtime = Runtime(with_manifests(settings(), manifests), registry)
+        self.registry = self.runtime.registry
+        self.folder = self.runtime.settings.manifests
+
+    def read(self) -> tuple[list[Entry], list[Problem]]:
+        """Return what can be served, and what is wrong with the others."""
+        entries, problems = read_folder(self.folder, self.runtime.check)
+        return list(entries.values()), list(problems.values())
+
+    def find(self, name: str) -> Entry:
+        """Return the manifest of that name or alias; raises `ManifestError` with what there is instead."""
+        entries, problems = self.read()
+        for entry in entries:
+            if name == entry.manifest.name or name in entry.manifest.aliases:
+                return entry
+        names = ", ".join(sorted(entry.manifest.name for entry in entries)) or "none that can be used"
+        broken = f"; not usable: {'; '.join(map(told, problems))}" if problems else ""
+        raise ManifestError(f"no manifest in {self.folder} is named `{name}`; there are: {names}{broken}")
+
+    def check(self, manifest: Manifest, document: Document) -> Function:
+        """Return the manifest's function; raises `ManifestError` with the line, whatever kind of error it was."""
+        try:
+            return self.runtime.check(manifest, document)
+        except ManifestError:
+            raise
+        except ColdframeError as error:
+            raise document.error(error.message, (error.param,) if error.param in document.data else ()) from None
+
+    def engine(self, manifest: Manifest, function: Function, base: Path) -> Engine | None:
+        """Return the engine that will run it; None where only files could tell that are not here yet."""
+        engine = self.registry.engine(manifest, function)
+        if engine is not None:
+            return engine
+        source, wanted = claimant(self.registry.sources, self.wanted(manifest, function, base))
+        if source.name == "hub":
+            return None
+        return self.registry.engine(manifest, function, source.resolve(wanted, lambda stage, done=0, total=0: None))
+
+    def wanted(self, manifest: Manifest, function: Function, base: Path) -> Wanted:
+        """Return what a source is asked for."""
+        engine = self.registry.engine(manifest, function)
+        return Wanted(
+            model=manifest.model,
+            base=base,
+            quantization=manifest.quantization,
+            revision=manifest.revision,
+            suffixes=engine.suffixes if engine else (),
+        )
+
+
+def resolved(manifest: Manifest, engine: Engine | None) -> dict[str, Any]:
+    """Return a manifest as plain data with every default filled in, the engine's options too."""
+    data: dict[str, Any] = msgspec.to_builtins(manifest)
+    if engine is not None:
+        data["engine"] = engine.name
+        data["options"] = msgspec.to_builtins(msgspec.convert(manifest.options, engine.options))
+    return data
+
+
+def told(problem: Problem) -> str:
+    """Return a problem as `file:line: key: message`."""
+    place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    return ": ".join(part for part in (place, problem.key, problem.message) if part)

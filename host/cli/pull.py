@@ -1,0 +1,82 @@
+"""`coldframe pull`: a model brought here through the sources, with a progress bar; nothing is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from host.cli.places import manifests_option
+
+if TYPE_CHECKING:
+    from host.cli.manifests import Shelf
+    from host.function import Progress, Wanted
+
+
+@click.command("pull")
+@click.argument("names", metavar="NAME|MODEL...", nargs=-1, required=True)
+@manifests_option
+@click.option("--revision", metavar="REVISION", help="Branch, tag or commit of a MODEL on the hub; a NAME has its own.")
+def pull_command(names: tuple[str, ...], manifests: Path | None, revision: str | None) -> None:
+    """Fetch models before they are called, and print where each is.
+
+    NAME is a manifest's name or alias; MODEL is what could stand in a manifest's `model`: org/repo, org/repo:Q4_K_M,
+    org/repo/file.gguf, package:name/file or ./path. What is here already is not fetched again, and what was cut off
+    goes on.
+    """
+    from host.cli import quiet
+    from host.cli.manifests import Shelf
+    from host.sources.resolve import check, resolve
+
+    quiet.set_up("warning")
+    shelf = Shelf(manifests)
+    for name in names:
+        wanted = _wanted(shelf, name, revision)
+        check(shelf.registry.sources, wanted)
+        with _bar(name) as progress:
+            path = resolve(shelf.registry.sources, wanted, progress)
+        click.echo(path)
+
+
+def _wanted(shelf: Shelf, name: str, revision: str | None) -> Wanted:
+    """Return what to fetch: by the manifest of that name, else by the text itself where it can be a model."""
+    from host.errors import ManifestError
+    from host.function import Wanted
+
+    try:
+        entry = shelf.find(name)
+    except ManifestError:
+        if "/" not in name and ":" not in name:
+            raise
+        return Wanted(model=name, base=Path.cwd(), revision=revision)
+    if revision is not None:
+        raise click.UsageError(f"--revision is for models; the manifest `{name}` has its own key `revision`")
+    return shelf.wanted(entry.manifest, entry.function, entry.file.parent)
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Progress]:
+    """Show bytes done of bytes in all on standard error, where that is a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(escape(name), total=None)
+
+        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+            bars.update(task, completed=done, total=total or None)
+
+        yield tell

