@@ -30,7 +30,8 @@ async def livez(): return {"status": "ok"}
 @app.post("/v1/echo")
 async def echo(body: Body):
     n = len(body.text.split())
-    return {"text": body.text, "usage": {"prompt_tokens": n, "completion_tokens": n, "cached_tokens": 0}, "report": None}
+    usage = {"prompt_tokens": n, "completion_tokens": n, "cached_tokens": 0}
+    return {"text": body.text, "usage": usage, "report": None}
 uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
 """
 CLIENTS = 16

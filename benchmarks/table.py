@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measured value. `bound` is what it must not exceed, or must reach when `at_least`; None is for information."""
+    """One measured value. `bound` is what it must not exceed, or must reach when `at_least`; None only informs."""
 
     what: str
     value: float | None

@@ -34,7 +34,7 @@ ROUTES: tuple[Any, ...] = (
 
 def create(runtime: Runtime) -> ASGIApp:
     """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
-    return RequestScope(litestar(runtime))  # type: ignore[return-value]
+    return RequestScope(litestar(runtime))
 
 
 def litestar(runtime: Runtime) -> Litestar:
@@ -57,7 +57,7 @@ def litestar(runtime: Runtime) -> Litestar:
     return Litestar(
         route_handlers=[*ROUTES, *(route for f in runtime.registry.functions.values() for route in f.routes)],
         dependencies={"host": Provide(host), "runtime": Provide(the_runtime)},
-        exception_handlers=exception_handlers,
+        exception_handlers=dict(exception_handlers),
         lifespan=[life],
         openapi_config=OpenAPIConfig(
             title="coldframe",

@@ -47,6 +47,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
     file: Path
     manifest: Manifest
+    document: Document
     function: Function
 
 
@@ -88,9 +89,9 @@ class Catalog:
         """Return the deployment that serves `name`, or None."""
         return self._deployments.get(self._names.get(name, ""))
 
-    def entry(self, deployment: Deployment) -> Entry:
-        """Return the entry a deployment was made of."""
-        return next(entry for entry in self._entries.values() if entry.manifest == deployment.manifest)
+    def entry(self, manifest: Manifest) -> Entry:
+        """Return the entry of a manifest that is served."""
+        return next(entry for entry in self._entries.values() if entry.manifest == manifest)
 
     def refresh(self) -> None:
         """Read the folder and make the deployments agree with it. Nothing is loaded by this."""
@@ -117,8 +118,9 @@ class Catalog:
 
     def add(self, manifest: Manifest, document: Document) -> Deployment:
         """Serve one manifest that no folder holds; raises `ManifestError`."""
-        entry = Entry(file=document.file, manifest=manifest, function=self._check(manifest, document))
-        self._deployments[manifest.name] = deployment = self._make(manifest, entry.function)
+        function = self._check(manifest, document)
+        entry = Entry(file=document.file, manifest=manifest, document=document, function=function)
+        self._deployments[manifest.name] = deployment = self._make(manifest, function)
         self._names.update(dict.fromkeys(_names(manifest), manifest.name))
         self._entries[document.file] = entry
         return deployment
@@ -230,7 +232,7 @@ def _read(file: Path, check: Check, taken: dict[str, Path]) -> Entry:
             raise document.error(f"the name `{name}` is taken by {taken[name].name}", where)
     if len(set(_names(manifest))) != len(_names(manifest)):
         raise document.error("a name stands here twice", ("aliases",))
-    return Entry(file=file, manifest=manifest, function=check(manifest, document))
+    return Entry(file=file, manifest=manifest, document=document, function=check(manifest, document))
 
 
 def _names(manifest: Manifest) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ class _Call:
         """Return the next answer or `END`; the first time, wait for a slot before."""
         if self._failure is not None:
             raise self._failure
-        self._task = asyncio.current_task()
+        self._task = task = asyncio.current_task()
         try:
             exchange = self._exchange or await self._begin()
             answer = await exchange.next()
@@ -131,12 +131,13 @@ class _Call:
             self._outcome = error.code
             raise
         except asyncio.CancelledError:
-            if self._failure is None:
+            failure: ColdframeError | None = self._failure  # set by `fail` meanwhile
+            if failure is None:
                 raise
-            self._outcome = self._failure.code
-            if self._task is not None:
-                self._task.uncancel()  # the cancellation was `fail`'s, and ends here
-            raise self._failure from None
+            self._outcome = failure.code
+            if task is not None:
+                task.uncancel()  # the cancellation was `fail`'s, and ends here
+            raise failure from None
         finally:
             self._task = None
         if answer is END:

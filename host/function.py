@@ -192,7 +192,7 @@ class Instance(ABC):
 
 
 class Stream(Protocol[Answer_co]):
-    """The answers of one streaming call. Nothing happens before the first `__anext__`; `aclose` cancels at any stage."""
+    """The answers of one streaming call. Nothing happens before the first `__anext__`; `aclose` cancels anywhere."""
 
     def __aiter__(self) -> AsyncIterator[Answer_co]:
         """Return itself."""

@@ -51,6 +51,7 @@ class Registry:
         for name, plugin in plugins.list_name_plugin():
             self._collect(name, plugin)
         self._find_missing_engines()
+        self.engines = {name: self._preloading(engine) for name, engine in self.engines.items()}
 
     @classmethod
     def discover(cls) -> Registry:
@@ -73,7 +74,8 @@ class Registry:
                 return function
         known = sorted({name for function in self.functions.values() for name in (function.name, *function.tasks)})
         near = difflib.get_close_matches(task, known, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"served here: {', '.join(sorted(self.functions)) or 'nothing'}"
+        served = ", ".join(sorted(self.functions)) or "nothing"
+        hint = f"did you mean `{near[0]}`?" if near else f"served here: {served}"
         reasons = "".join(f" ({what} is disabled: {why})" for what, why in self.disabled.items() if task in what)
         raise ManifestError(f"no function serves the task `{task}`; {hint}{reasons}", key="task")
 
@@ -133,6 +135,12 @@ class Registry:
             raise ValueError(f"`{key}` is registered by `{self.came_from[key]}` already")
         where[key] = value
         self.came_from[key] = plugin
+
+    def _preloading(self, engine: Engine) -> Engine:
+        """Return the engine with the modules of all instances that run on it among what its forkserver imports."""
+        instances = [f.instances[engine.name] for f in self.functions.values() if engine.name in f.instances]
+        modules = [reference.partition(":")[0] for reference in instances]
+        return msgspec.structs.replace(engine, preload=tuple(dict.fromkeys((*engine.preload, *modules))))
 
     def _find_missing_engines(self) -> None:
         for engine in self.engines.values():

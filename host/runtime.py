@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,19 +44,17 @@ class Runtime:
         self.catalog = Catalog(settings.manifests, self.check, self._deployment, only)
         self.dispatch = Dispatch(self.catalog, self.observe)
         self._around = Around(self)
+        self._warming = False
         self._observers: set[_Observer] = set()
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self, *, watch: bool = True, warm: bool = True) -> None:
         """Serve the manifests, and warm the placements they name; nothing is loaded but what `preload` says."""
-        self.catalog.refresh()
-        loop = asyncio.get_running_loop()
-        if watch:
-            self._tasks.append(loop.create_task(self.catalog.watch(), name="watch manifests"))
         self._warming = warm
-        if warm:
-            for deployment in self.catalog:
-                self._warm(deployment)
+        self.catalog.refresh()
+        if watch:
+            task = asyncio.get_running_loop().create_task(self.catalog.watch(), name="watch manifests")
+            self._tasks.append(task)
 
     async def stop(self, grace: float | None = None) -> None:
         """Refuse new calls, let the others end within the grace time, then give everything back."""
@@ -109,7 +107,7 @@ class Runtime:
 
     def _deployment(self, manifest: Manifest, function: Function) -> Deployment:
         deployment = Deployment(manifest, function, self._around, self.observe)
-        if getattr(self, "_warming", False):
+        if self._warming:
             self._warm(deployment)
         if manifest.preload:
             task = asyncio.get_running_loop().create_task(_preload(deployment), name=f"preload {manifest.name}")
@@ -124,43 +122,36 @@ class Runtime:
                 self.registry.placements[deployment.manifest.placement].warm(engine)
 
 
-@dataclasses.dataclass(slots=True)
 class Around:
     """The `Surroundings` of every deployment of a runtime."""
 
-    runtime: Runtime
-
-    @property
-    def budget(self) -> Budget:
-        return self.runtime.budget
-
-    @property
-    def threads(self) -> int:
-        return self.runtime.settings.threads
-
-    @property
-    def stall(self) -> float:
-        return self.runtime.settings.stall
-
-    @property
-    def grace(self) -> float:
-        return self.runtime.settings.stop
-
-    @property
-    def drain(self) -> float:
-        return self.runtime.settings.drain
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.budget = runtime.budget
+        self.threads = runtime.settings.threads
+        self.stall = runtime.settings.stall
+        self.grace = runtime.settings.stop
+        self.drain = runtime.settings.drain
 
     async def resolve(self, manifest: Manifest, function: Function, progress: Progress) -> Path:
+        """Resolve the model in a thread; a load that is given up ends a download at its next progress."""
         loop = asyncio.get_running_loop()
+        given_up = threading.Event()
 
         def tell(stage: str, done: int = 0, total: int = 0) -> None:
+            if given_up.is_set():
+                raise LoadFailed("The load was given up.")  # ends a download; what it brought is kept
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(progress, stage, done, total)
 
         wanted = _wanted(manifest, self.runtime.folder(manifest), function, self.runtime.registry)
-        return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+        try:
+            return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+        finally:
+            given_up.set()
 
     def engine(self, manifest: Manifest, function: Function, path: Path | None) -> Engine | None:
+        """Choose the engine, by the text or by the files."""
         try:
             return self.runtime.registry.engine(manifest, function, path)
         except (ManifestError, InvalidRequest):
@@ -169,23 +160,27 @@ class Around:
             raise
 
     def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
+        """Check the options against the engine that was chosen in the end, with the lines of the file."""
+        document = self.runtime.catalog.entry(manifest).document
         try:
-            options = msgspec.convert(manifest.options, engine.options, strict=True)
-        except msgspec.ValidationError as error:
-            raise LoadFailed(f"The manifest's options do not fit the engine {engine.name}: {error}") from None
+            options = document.convert(engine.options, ("options",))
+        except ManifestError as error:
+            raise LoadFailed(f"{error.key}: {error.message} (options of the engine {engine.name})") from None
         return msgspec.Raw(msgspec.msgpack.encode(options))
 
     def placement(self, name: str) -> Placement:
+        """Return the placement of that name; the manifest was checked for it."""
         return self.runtime.registry.placements[name]
 
     def log(self, name: str, line: str) -> None:
+        """Log what a worker printed."""
         log.info("worker", name=name, line=line)
 
 
 async def _preload(deployment: Deployment) -> None:
     try:
         await deployment.load()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the first call will meet and tell it
         log.warning("preload failed", name=deployment.name, reason=str(error))
 
 

@@ -102,7 +102,9 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         if address.is_unspecified:
             address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
         place = f"[{address}]" if address.version == 6 else str(address)
-        return f"{'https' if self.granian.get('ssl_cert') else 'http'}://{place}:{self.port}"
+        scheme = "https" if self.granian.get("ssl_cert") else "http"
+        prefix = (self.granian.get("url_path_prefix") or "").strip("/")
+        return f"{scheme}://{place}:{self.port}" + (f"/{prefix}" if prefix else "")
 
 
 def read(file: Path | None, environment: Mapping[str, str] | None = None) -> Settings:

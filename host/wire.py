@@ -23,7 +23,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
     """One thing said; a frame is one message."""
 
 
-class Start(Message, tag=0):
+class Start(Message, frozen=True, tag=0):
     """First word of the host: what to plan. `requests` is operation -> `module:Struct` of its requests."""
 
     instance: str
@@ -31,11 +31,11 @@ class Start(Message, tag=0):
     load: Load
 
 
-class Proceed(Message, tag=1):
+class Proceed(Message, frozen=True, tag=1):
     """The plan was admitted: load the weights."""
 
 
-class Call(Message, tag=2):
+class Call(Message, frozen=True, tag=2):
     """Answer this request."""
 
     id: int
@@ -43,23 +43,23 @@ class Call(Message, tag=2):
     body: msgspec.Raw
 
 
-class Cancel(Message, tag=3):
+class Cancel(Message, frozen=True, tag=3):
     """Nobody waits for the answers of this call any more."""
 
     id: int
 
 
-class Stop(Message, tag=4):
+class Stop(Message, frozen=True, tag=4):
     """Give everything back and end."""
 
 
-class Planned(Message, tag=5):
+class Planned(Message, frozen=True, tag=5):
     """The plan that `Start` asked for."""
 
     plan: Plan
 
 
-class Progressed(Message, tag=6):
+class Progressed(Message, frozen=True, tag=6):
     """The load came further."""
 
     stage: str
@@ -67,19 +67,19 @@ class Progressed(Message, tag=6):
     total: int
 
 
-class Ready(Message, tag=7):
+class Ready(Message, frozen=True, tag=7):
     """The weights are loaded."""
 
     facts: Facts
 
 
-class Failed(Message, tag=8):
+class Failed(Message, frozen=True, tag=8):
     """The plan or the load went wrong; the worker ends after this."""
 
     error: ErrorBody
 
 
-class News(Message, tag=9):
+class News(Message, frozen=True, tag=9):
     """What happened to calls since the last frame, in order. Every stream's news of one step travel in one frame."""
 
     answers: list[tuple[int, msgspec.Raw]] = []
@@ -119,10 +119,12 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Take in bytes, and hand over the messages they complete."""
         buffer = self._buffer
         buffer += data
         start, end = 0, len(buffer)
@@ -147,6 +149,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         del buffer[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the end."""
         self._transport = None
         self._lose()
 

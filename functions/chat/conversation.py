@@ -23,6 +23,13 @@ def plain(messages: Sequence[Message], *, knows_system: bool = True, knows_devel
     return found if knows_system else _without_system(found)
 
 
+def with_system(messages: Sequence[Message], default: str | None) -> Sequence[Message]:
+    """Return the messages, with the default system message before them when they bring none."""
+    if default is None or any(message.role in ("system", "developer") for message in messages):
+        return messages
+    return [Message(role="system", content=default), *messages]
+
+
 def extras(effort: str | None, kwargs: dict[str, Any] | None) -> Plain:
     """Return what a template may be told besides the messages."""
     told: Plain = {}

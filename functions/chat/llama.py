@@ -92,8 +92,9 @@ class LlamaChat(LlamaInstance):
         template = self._template
         if template is None:
             raise InvalidRequest(self._no_template, param="model")
+        said = conversation.with_system(request.messages, self.settings.system)
         messages = conversation.plain(
-            request.messages, knows_system=template.knows_system, knows_developer=template.knows_developer
+            said, knows_system=template.knows_system, knows_developer=template.knows_developer
         )
         extra = conversation.extras(request.reasoning_effort, request.chat_template_kwargs)
         if request.continue_final_message:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from functions.embeddings.api import EMBED, EmbeddingsRequest, Vectors
-from functions.embeddings.routes import create_embeddings
+from functions.embeddings.api import EMBED
 from host.function import Function
 from host.hooks import hookimpl
-
-FUNCTION = Function(
-    name="embeddings",
-    summary="Vectors for texts: search, clustering, retrieval",
-    operations=(EMBED,),
-    instances={"transformers": "functions.embeddings.transformers:TransformersEmbeddings"},
-    tasks=("feature-extraction", "sentence-similarity"),
-    routes=(create_embeddings,),
-    cli="functions.embeddings.shell:EmbeddingsShell",
-)
 
 
 @hookimpl
 def coldframe_functions() -> list[Function]:
-    """Register the function."""
-    return [FUNCTION]
+    """Register the function. Workers import this page too, so what only HTTP needs is imported here."""
+    from functions.embeddings.routes import create_embeddings
 
-
-__all__ = ("EMBED", "FUNCTION", "EmbeddingsRequest", "Vectors", "coldframe_functions")
+    return [
+        Function(
+            name="embeddings",
+            summary="Vectors for texts: search, clustering, retrieval",
+            operations=(EMBED,),
+            instances={"transformers": "functions.embeddings.transformers:TransformersEmbeddings"},
+            tasks=("feature-extraction", "sentence-similarity"),
+            routes=(create_embeddings,),
+            cli="functions.embeddings.shell:EmbeddingsShell",
+        )
+    ]

@@ -83,8 +83,8 @@ def _good(file: Path, shelf: Shelf, names: dict[str, Path]) -> str:
         if taken is not file or (key == "aliases" and manifest.aliases.count(name) + (name == manifest.name) > 1):
             message = "stands here twice" if taken is file else f"is taken by {taken}"
             raise document.error(f"the name `{name}` {message}", (key,) if key in document.data else ())
-    function = shelf.check(manifest, document)
-    data = resolved(manifest, shelf.engine(manifest, function, file.parent))
+    _, engine = shelf.check(manifest, document)
+    data = resolved(manifest, engine)
     data["idle"] = span(data["idle"])
     data["queue"]["wait"] = span(data["queue"]["wait"])
     return f"# {file}: ok\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"

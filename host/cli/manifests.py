@@ -40,17 +40,20 @@ class Shelf:
         broken = f"; not usable: {'; '.join(map(told, problems))}" if problems else ""
         raise ManifestError(f"no manifest in {self.folder} is named `{name}`; there are: {names}{broken}")
 
-    def check(self, manifest: Manifest, document: Document) -> Function:
-        """Return the manifest's function; raises `ManifestError` with the line, whatever kind of error it was."""
+    def check(self, manifest: Manifest, document: Document) -> tuple[Function, Engine | None]:
+        """Return the manifest's function, and the engine that will run it (None: the files decide, and are not here).
+
+        Raises `ManifestError` with the line, whatever kind of error it was.
+        """
         try:
-            return self.runtime.check(manifest, document)
-        except ManifestError:
-            raise
+            function = self.runtime.check(manifest, document)
+            return function, self._engine(manifest, function, document.file.parent)
         except ColdframeError as error:
+            if isinstance(error, ManifestError) and error.file is not None:
+                raise
             raise document.error(error.message, (error.param,) if error.param in document.data else ()) from None
 
-    def engine(self, manifest: Manifest, function: Function, base: Path) -> Engine | None:
-        """Return the engine that will run it; None where only files could tell that are not here yet."""
+    def _engine(self, manifest: Manifest, function: Function, base: Path) -> Engine | None:
         engine = self.registry.engine(manifest, function)
         if engine is not None:
             return engine

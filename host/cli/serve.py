@@ -102,9 +102,9 @@ def _tell(runtime: Runtime, url: str) -> None:
     """Print where the host is and what it serves."""
     from host.cli.table import table
 
-    scheme = runtime.settings.url.partition(":")[0]
-    place = url.partition("://")[2]
-    lines = [f"coldframe {__version__} serves {scheme}://{_bracketed(place)}", ""]
+    port = int(url.rpartition(":")[2])  # a free one was taken for 0
+    place = msgspec.structs.replace(runtime.settings, port=port).url
+    lines = [f"coldframe {__version__} serves {place}", ""]
     rows = [(s.name, s.task, s.engine, s.placement, s.model) for s in (d.status() for d in runtime.catalog)]
     if rows:
         lines.append(table(("name", "task", "engine", "placement", "model"), sorted(rows)))
@@ -112,11 +112,6 @@ def _tell(runtime: Runtime, url: str) -> None:
         lines.append(f"There is no manifest in {runtime.settings.manifests} yet; put one there and it is served.")
     lines += [f"Not served: {_problem(problem)}" for problem in runtime.catalog.problems.values()]
     click.echo("\n".join(lines) + "\n")
-
-
-def _bracketed(place: str) -> str:
-    address_, _, port = place.rpartition(":")
-    return f"[{address_}]:{port}" if ":" in address_ and not address_.startswith("[") else place
 
 
 def _problem(problem: Any) -> str:

@@ -1,6 +1,6 @@
 """What every handler and response has in common: event streams, error bodies, request ids.
 
-`HostDependency` is how a function's handler asks for the host: `async def handler(data: JSONBody[…], host: HostDependency)`.
+A function's handler asks for the host by type: `async def handler(data: JSONBody[…], host: HostDependency)`.
 """
 
 from litestar.di import NamedDependency

@@ -120,7 +120,7 @@ def _any(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     return respond(internal(error))
 
 
-exception_handlers: dict[type[Exception], Any] = {
+exception_handlers: dict[int | type[Exception], Any] = {
     ColdframeError: _ours,
     HTTPException: _litestars,
     Exception: _any,

@@ -12,7 +12,8 @@ from typing import Any
 
 import anyio
 import structlog
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 log = structlog.get_logger("host.http")
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -27,19 +28,21 @@ class RequestScope:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        """Serve one connection, as ASGI has it."""
+        if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        response = _Response(send, _request_id(scope["headers"]))
+        request: HTTPScope = scope
+        response = _Response(send, _request_id(request["headers"]))
         structlog.contextvars.bind_contextvars(request_id=response.id)
         began = time.perf_counter()
         try:
-            if scope["method"] == "POST":
+            if request["method"] == "POST":
                 await self._while_connected(scope, receive, response)
             else:
                 await self._app(scope, receive, response.send)
         finally:
-            self._log(scope, response, time.perf_counter() - began)
+            self._log(request, response, time.perf_counter() - began)
             structlog.contextvars.unbind_contextvars("request_id")
 
     async def _while_connected(self, scope: Scope, receive: Receive, response: _Response) -> None:
@@ -56,7 +59,7 @@ class RequestScope:
             await self._app(scope, body.receive, response.send)
             group.cancel_scope.cancel()
 
-    def _log(self, scope: Scope, response: _Response, seconds: float) -> None:
+    def _log(self, scope: HTTPScope, response: _Response, seconds: float) -> None:
         if scope["path"] in _QUIET and response.status < 400:
             return
         status: Any = "client left" if response.gone else response.status

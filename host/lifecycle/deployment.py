@@ -34,7 +34,7 @@ from host.placement.link import Link
 log = structlog.get_logger(__name__)
 
 
-class Superseded(Exception):  # noqa: N818 - not an error: the call is to look its model up again
+class Superseded(Exception):
     """The manifest was changed or removed while a call waited here."""
 
 
@@ -125,6 +125,7 @@ class Deployment:
             return
         self._cooldown.skip()
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # they may be gone by then
         self._asked.append(asked)
         self._changed.set()
         try:

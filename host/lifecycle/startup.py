@@ -152,6 +152,8 @@ class Startup:
     async def _watched(self, work: Awaitable[T]) -> T:
         """Return what `work` gives; raises `LoadFailed` when nothing has moved for the stall time."""
         task = asyncio.ensure_future(work)
+        # Whoever waits may be cancelled in the moment the work fails: then nobody asks how.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             while not (await asyncio.wait({task}, timeout=self._around.stall))[0]:
                 if not self._moved.is_set():

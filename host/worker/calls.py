@@ -66,7 +66,7 @@ class Calls:
             self._outlet.end(call)
         except ColdframeError as error:
             self._outlet.fail(call, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever an instance raises ends this call alone
             traceback.print_exception(error, file=sys.stderr)
             self._outlet.fail(call, ColdframeError("The model failed to answer; the host's log has the details."))
 

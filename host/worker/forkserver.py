@@ -43,7 +43,7 @@ def main(fd: int, host: int, preload: list[str]) -> int:
     for module in preload:
         try:
             importlib.import_module(module)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a worker meets it again and tells its client
             # A worker will fail at the same import and tell its client; this process must stay to fork it.
             traceback.print_exc()
     # What is imported by now is never freed: keep collections in workers from touching, and so copying, its pages.
@@ -53,11 +53,11 @@ def main(fd: int, host: int, preload: list[str]) -> int:
     children: set[int] = set()
     try:
         while True:
-            ready, _, _ = select.select([control, wake_read], [], [])
+            ready, _, _ = select.select([control.fileno(), wake_read], [], [])
             if wake_read in ready:
                 os.read(wake_read, 512)
                 _reap(control, children)
-            if control in ready and not _serve(control, children):
+            if control.fileno() in ready and not _serve(control, children):
                 return 0
     finally:
         for pid in children:
@@ -103,7 +103,7 @@ def _become_worker(control: socket.socket, sock: int, log: int, parent: int) -> 
         os.dup2(log, 1)
         os.dup2(log, 2)
         status = worker.run(socket.socket(fileno=sock))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - this is the last frame of the process
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):

@@ -21,10 +21,10 @@ import msgspec
 from host.errors import ColdframeError, InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Instance, Load
 from host.wire import (
+    FRAME_MAX,
     Call,
     Cancel,
     Connection,
-    FRAME_MAX,
     Failed,
     FrameTooLong,
     News,
@@ -114,7 +114,7 @@ class Worker:
             self._fail(error)
         except MemoryError:
             self._fail(OutOfMemory("There was not enough memory to load the model."))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a load raises is told to the host
             traceback.print_exception(error, file=sys.stderr)
             self._fail(LoadFailed(f"The model could not be loaded ({type(error).__name__}); the host's log says more."))
 
@@ -154,6 +154,7 @@ class Outbox:
         self._due = False
 
     def answer(self, call: int, answer: Any) -> None:
+        """Note an answer."""
         body = msgspec.Raw(encoder.encode(answer))
         size = len(memoryview(body))
         if size > FRAME_MAX // 2:
@@ -165,10 +166,12 @@ class Outbox:
         self._news.answers.append((call, body))
 
     def end(self, call: int) -> None:
+        """Note the end of a call."""
         self._schedule()
         self._news.ended.append(call)
 
     def fail(self, call: int, error: ColdframeError) -> None:
+        """Note the error a call ended with."""
         self._schedule()
         self._news.errors.append((call, error.body()))
 

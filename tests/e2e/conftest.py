@@ -37,10 +37,10 @@ asyncio.run(serve(runtime, lambda url: print(url, flush=True)))
 class HostProcess:
     """A host, its manifests and a client for it."""
 
-    def __init__(self, folder, manifests, **settings):
+    def __init__(self, folder, served, **settings):
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        for name, keys in manifests.items():
+        for name, keys in served.items():
             self.write(name, **keys)
         self.log = []
         given = {"manifests": str(folder), "stop": 1.0, "drain": 3.0, "grace": 2.0, **settings}
@@ -164,8 +164,8 @@ def start(tmp_path):
     """Returns a starter of hosts: `start({"a": {}}, grace=1.0)`; all are stopped at the end."""
     hosts = []
 
-    def start(manifests, **settings):
-        hosts.append(HostProcess(tmp_path / f"manifests{len(hosts)}", manifests, **settings))
+    def start(served, **settings):
+        hosts.append(HostProcess(tmp_path / f"manifests{len(hosts)}", served, **settings))
         return hosts[-1]
 
     yield start

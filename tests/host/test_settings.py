@@ -271,6 +271,11 @@ def test_a_certificate_makes_the_url_https(said):
     assert said('[granian]\nssl_cert = "/"\nssl_key = "/"\n').url == "https://127.0.0.1:8000"
 
 
+@pytest.mark.parametrize("prefix", ["models", "/models", "/models/"])
+def test_a_prefix_is_part_of_the_url(said, prefix):
+    assert said(f'[granian]\nurl_path_prefix = "{prefix}"\n').url == "http://127.0.0.1:8000/models"
+
+
 # ------------------------------------------------------------------------------------------------ the shipped file
 
 

@@ -37,3 +37,5 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     with sliding windows can then be shared as well."""
     chat_template: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """A Jinja chat template to use instead of the one in the file."""
+    system: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """System message for conversations that bring none, instead of the chat template's own."""

@@ -149,7 +149,9 @@ class ProcessLink(Link):
             if entry is not None:
                 entry[0].fail(from_body(body))
 
-    def _answer(self, call: int, exchange: Exchange, decoder: msgspec.msgpack.Decoder[Any], answer: msgspec.Raw) -> None:
+    def _answer(
+        self, call: int, exchange: Exchange, decoder: msgspec.msgpack.Decoder[Any], answer: msgspec.Raw
+    ) -> None:
         try:
             exchange.push(decoder.decode(answer))
         except msgspec.MsgspecError as error:  # the function's fault, and no other call's

@@ -34,6 +34,7 @@ class LogPipe(asyncio.Protocol):
         return pipe, write
 
     def data_received(self, data: bytes) -> None:
+        """Take what was printed."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LINE_MAX:
             lines.append(self._rest)
@@ -42,14 +43,15 @@ class LogPipe(asyncio.Protocol):
             self._keep(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Take the end: every writer has closed."""
         if self._rest:
             self._keep(self._rest)
         if not self._closed.done():
             self._closed.set_result(None)
 
-    async def drained(self, timeout: float) -> None:
-        """Wait until all that was printed has been read, or `timeout` seconds."""
-        await asyncio.wait({self._closed}, timeout=timeout)
+    async def drained(self, seconds: float) -> None:
+        """Wait until all that was printed has been read, or so long."""
+        await asyncio.wait({self._closed}, timeout=seconds)
 
     def tail(self) -> str:
         """Return the last lines, without the folders of paths: this is shown to people who are not on this machine."""

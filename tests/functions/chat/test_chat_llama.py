@@ -218,7 +218,7 @@ async def test_greedy_answers_do_not_depend_on_the_company(ask: Any) -> None:
 async def quiet(chat: LlamaChat) -> None:
     """Wait until nothing computes and nothing waits; a slot that was not given back would make this time out."""
     async with asyncio.timeout(5):
-        while chat.decoder.counts() != (0, 0):  # noqa: ASYNC110 - seen from outside, as a host would
+        while chat.decoder.counts() != (0, 0):
             await asyncio.sleep(0.005)
 
 

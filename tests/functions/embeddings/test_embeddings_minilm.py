@@ -108,7 +108,7 @@ async def test_a_long_request_holds_a_short_one_up_for_a_batch_at_most(instance:
 
 async def test_a_caller_that_leaves_frees_the_thread(instance: TransformersEmbeddings) -> None:
     long = asyncio.create_task(ask(instance, mixed(2000, seed=5)))
-    while not len(instance._batcher._schedule):  # noqa: ASYNC110 - the compute thread's state, no event tells it
+    while not len(instance._batcher._schedule):
         await asyncio.sleep(0.01)
     long.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -15,9 +15,9 @@ import pytest
 from litestar import Litestar
 from litestar.di import Provide
 
-from functions.embeddings import FUNCTION
 from functions.embeddings.api import Vectors
 from functions.embeddings.render import render
+from functions.embeddings.routes import create_embeddings
 from functions.embeddings.transformers import TransformersEmbeddings
 from host.errors import ModelNotFound
 from host.function import Operation, Usage
@@ -44,7 +44,7 @@ class OneModel:
 def app(instance: TransformersEmbeddings) -> Litestar:
     host = OneModel(instance)
     return Litestar(
-        [*FUNCTION.routes],
+        [create_embeddings],
         dependencies={"host": Provide(lambda: host, sync_to_thread=False)},
         exception_handlers=exception_handlers,
     )

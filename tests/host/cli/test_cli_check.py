@@ -78,6 +78,7 @@ def test_a_file_that_is_given_twice_is_checked_once(run, manifests):
         ("task: echo\nmodel: package:coldframe_echo/model.echo\nplacement: moon\n", 3, "no such placement"),
         ("task: echo\nmodel: package:coldframe_echo/model.echo\noptions:\n  deff: true\n", 4, "did you mean `deaf`?"),
         ("task: echo\nmodel: package:coldframe_echo/model.echo\naliases: [x, x]\n", 3, "stands here twice"),
+        ("task: embeddings\nmodel: package:coldframe_echo/model.echo\n", 2, "no engine of `embeddings` runs"),
         ("task: [echo\n", None, "is not YAML"),
         ("", 1, "empty"),
     ],

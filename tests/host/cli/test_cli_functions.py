@@ -52,7 +52,6 @@ def test_a_shell_needs_no_model_library(function):
         ("chat", {"choices": [{"delta": {}, "finish_reason": "stop"}]}, ""),
         ("chat", {"choices": [], "usage": {"total_tokens": 3}}, ""),
         ("chat", {"choices": [{"message": {"content": "whole"}}]}, "whole"),
-        ("chat", {"choices": [{"message": {"content": None, "tool_calls": [{"id": 1}]}}]}, '{"id":1}\n'),
         ("embeddings", {"data": [{"embedding": [1.0, 2.0]}, {"embedding": [3.0]}]}, "[1.0,2.0]\n[3.0]"),
         ("echo", {"token": "x", "text": " word"}, " word"),
         ("echo", {"text": "", "report": {"pid": 1}}, '{"pid": 1}'),

@@ -126,7 +126,7 @@ async def test_a_long_batch_is_broken_off_at_once(model: Model, open_decoder: An
     assert decoder.counts() == (1, 0)
     began = clock()
     task.cancel()
-    while decoder.counts() != (0, 0):  # noqa: ASYNC110 - seen from outside, as a host would
+    while decoder.counts() != (0, 0):
         await asyncio.sleep(0.001)
     assert clock() - began < whole / 4
     text, _ = await read(decoder.generate([want(model, "What is the capital of France?")]))

@@ -67,7 +67,7 @@ async def held(machine: Machine, batcher: Batcher[int, int]) -> asyncio.Task[lis
     """Occupy the thread with one item, so that what comes next waits together."""
     machine.open.clear()
     task = asyncio.create_task(batcher.run([99]))
-    while not machine.batches:  # noqa: ASYNC110
+    while not machine.batches:
         await asyncio.sleep(0.001)
     return task
 

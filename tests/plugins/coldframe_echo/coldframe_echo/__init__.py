@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from coldframe_echo.operations import ECHO, ECHO_ONCE
 from coldframe_echo.options import EchoOptions
-from coldframe_echo.routes import echo
 from host.function import Engine, Function
 from host.hooks import hookimpl
 
@@ -28,7 +27,9 @@ def coldframe_engines() -> list[Engine]:
 
 @hookimpl
 def coldframe_functions() -> list[Function]:
-    """Register the function, its two operations and its route."""
+    """Register the function, its two operations and its route, which only the host imports."""
+    from coldframe_echo.routes import echo
+
     return [
         Function(
             name="echo",
