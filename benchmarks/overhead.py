@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from benchmarks.host import free_port, serving, wait_for
 from benchmarks.table import Row
 
-ECHO = "task: echo\nmodel: package:coldframe_echo/model.echo\noptions: {slots: 64}\n"
+ECHO = "task: echo\nmodel: package:coldframe_echo/model.echo\nslots: 64\n"
 FASTAPI = """
 import sys, uvicorn
 from fastapi import FastAPI

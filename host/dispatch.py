@@ -195,7 +195,8 @@ class _Call:
         try:
             link = await deployment.acquire()
         except BaseException as error:
-            outcome = error.code if isinstance(error, ColdframeError) else "cancelled"
+            known = error if isinstance(error, ColdframeError) else self._failure
+            outcome = known.code if known is not None else "cancelled"
             if not isinstance(error, Superseded):
                 self._ended_waiting(deployment, outcome)
             raise

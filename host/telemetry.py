@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -27,6 +28,7 @@ from host.events import (
 from host.hooks import hookimpl
 
 METRICS = CollectorRegistry()
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 _SHORT = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -57,48 +59,54 @@ BYTES = _gauge("bytes", "Bytes reserved by the loaded instance, by memory pool."
 LOADED = _gauge("loaded", "1 while an instance is ready.")
 
 
+@cache
+def _of(metric: _Metric, *labels: str) -> _Metric:
+    """Return a metric's child for these labels; looking it up by prometheus_client takes a lock and longer."""
+    return metric.labels(*labels)
+
+
 @hookimpl
 def coldframe_event(event: Event) -> None:
     """Count an event."""
     name = event.name
     match event:
         case CallQueued(waiting=waiting):
-            QUEUED.labels(name).set(waiting)
+            _of(QUEUED, name).set(waiting)
         case CallStarted(waited=waited, waiting=waiting, in_flight=in_flight):
-            QUEUED.labels(name).set(waiting)
-            IN_FLIGHT.labels(name).set(in_flight)
-            QUEUE_SECONDS.labels(name).observe(waited)
+            _of(QUEUED, name).set(waiting)
+            _of(IN_FLIGHT, name).set(in_flight)
+            _of(QUEUE_SECONDS, name).observe(waited)
         case FirstAnswer(seconds=seconds):
-            FIRST_SECONDS.labels(name).observe(seconds)
+            _of(FIRST_SECONDS, name).observe(seconds)
         case CallEnded():
             _ended(event)
         case Loaded(seconds=seconds, bytes=bytes_):
-            LOAD_SECONDS.labels(name).observe(seconds)
+            _of(LOAD_SECONDS, name).observe(seconds)
             for pool, number in bytes_.items():
-                BYTES.labels(name, pool).set(number)
+                BYTES.labels(name, pool).set(number)  # not through `_of`: it is removed again
         case Evicted(reason=reason):
-            EVICTIONS.labels(name, reason).inc()
+            _of(EVICTIONS, name, reason).inc()
         case Died():
-            DEATHS.labels(name).inc()
+            _of(DEATHS, name).inc()
         case StateChanged(new=new):
-            LOADED.labels(name).set(1 if new is State.READY else 0)
+            _of(LOADED, name).set(1 if new is State.READY else 0)
             if new is State.COLD:
                 BYTES.remove_by_labels({"model": name})
 
 
 def _ended(event: CallEnded) -> None:
     name = event.name
-    REQUESTS.labels(name, event.outcome).inc()
-    IN_FLIGHT.labels(name).set(event.in_flight)
-    QUEUED.labels(name).set(event.waiting)
-    REQUEST_SECONDS.labels(name).observe(event.seconds)
+    _of(REQUESTS, name, event.outcome).inc()
+    _of(IN_FLIGHT, name).set(event.in_flight)
+    _of(QUEUED, name).set(event.waiting)
+    _of(REQUEST_SECONDS, name).observe(event.seconds)
     for kind, number in (
         ("prompt", event.prompt_tokens),
         ("completion", event.completion_tokens),
         ("cached", event.cached_tokens),
     ):
         if number:
-            TOKENS.labels(name, kind).inc(number)
+            _of(TOKENS, name, kind).inc(number)
 
 
 def set_up_logging(form: str = "auto", level: str = "info") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from litestar import Response, post
 from litestar.params import JSONBody
 
@@ -13,6 +12,7 @@ from functions.chat.api import CHAT, ChatRequest
 from functions.chat.checks import check
 from functions.chat.render import ChunkRenderer, collect
 from host.http import HostDependency
+from host.http.response import JsonResponse
 from host.http.sse import EventStream
 
 
@@ -25,4 +25,4 @@ async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) ->
         return EventStream(events, ChunkRenderer(data))
     async with aclosing(events):
         completion = await collect(data, events)
-    return Response(msgspec.json.encode(completion), media_type="application/json")
+    return JsonResponse(completion)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from litestar import Response, post
+from litestar import post
 from litestar.params import JSONBody
 
 from functions.embeddings.api import EMBED, EmbeddingsRequest
 from functions.embeddings.inputs import check
 from functions.embeddings.render import render
 from host.http import HostDependency
+from host.http.response import JsonResponse
 
 
 @post(["/v1/embeddings", "/embeddings"], status_code=200, summary="Create embeddings", tags=["embeddings"])
-async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> Response[bytes]:
+async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> JsonResponse:
     """Return a vector for each input, in their order."""
     check(data)
     vectors = await host.call(data.model, EMBED, data)
     body = await render(vectors, model=data.model, base64=data.encoding_format == "base64")
-    return Response(body, media_type="application/json")
+    return JsonResponse(body)

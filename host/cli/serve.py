@@ -62,6 +62,7 @@ def serve_command(
 
 
 def _serve(found: Settings, only: str | None) -> None:
+    import uvloop
     from granian.errors import ConfigurationError, FatalError
 
     from host.runtime import Runtime
@@ -79,7 +80,8 @@ def _serve(found: Settings, only: str | None) -> None:
             err=True,
         )
     try:
-        asyncio.run(serve(runtime, lambda url: _tell(runtime, url)))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(runtime, lambda url: _tell(runtime, url)))
     except (ConfigurationError, FatalError, OSError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise Misuse(f"the server cannot start with these settings: {reason}") from None

@@ -5,19 +5,24 @@ A handler needs to do nothing about a client that goes away: its task is cancell
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import re
+import secrets
 import time
-import uuid
 from typing import Any
 
-import anyio
 import structlog
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 log = structlog.get_logger("host.http")
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_PROCESS = secrets.token_hex(8).encode()
+_COUNT = itertools.count()
 _ASKED = (b"x-request-id", b"x-client-request-id")
+UNWATCHED = 0.01
+"""Seconds a request may take before anybody looks whether its client is still there."""
 _QUIET = ("/livez", "/readyz", "/health", "/metrics")
 
 
@@ -48,16 +53,15 @@ class RequestScope:
     async def _while_connected(self, scope: Scope, receive: Receive, response: _Response) -> None:
         """Run the application until it is done or the client is gone."""
         body = _Body(receive)
-        async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                await body.disconnected()
-                response.gone = True
-                group.cancel_scope.cancel()
-
-            group.start_soon(watch)
+        watch = _Watch(body, response)
+        try:
             await self._app(scope, body.receive, response.send)
-            group.cancel_scope.cancel()
+        except asyncio.CancelledError:
+            if not response.gone:
+                raise
+            watch.task.uncancel()  # the cancellation was the watch's, and ends here
+        finally:
+            watch.stop()
 
     def _log(self, scope: HTTPScope, response: _Response, seconds: float) -> None:
         if scope["path"] in _QUIET and response.status < 400:
@@ -66,13 +70,40 @@ class RequestScope:
         log.info("request", method=scope["method"], path=scope["path"], status=status, seconds=round(seconds, 4))
 
 
+class _Watch:
+    """Cancels the request's task when the client leaves. Requests that are answered at once are not watched at all."""
+
+    def __init__(self, body: _Body, response: _Response) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self._body = body
+        self._response = response
+        self._watching: asyncio.Task[None] | None = None
+        self._timer = task.get_loop().call_later(UNWATCHED, self._start)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _start(self) -> None:
+        self._watching = self.task.get_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        await self._body.disconnected()
+        self._response.gone = True
+        self.task.cancel()
+
+
 class _Body:
     """The receiving side: passes the body on, then waits for the disconnect."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._complete = anyio.Event()
-        self._gone = anyio.Event()
+        self._complete = asyncio.Event()
+        self._gone = asyncio.Event()
 
     async def receive(self) -> Any:
         if self._complete.is_set():
@@ -82,7 +113,7 @@ class _Body:
         if message["type"] == "http.disconnect":
             self._gone.set()
             self._complete.set()
-            await anyio.sleep_forever()  # half a body is nobody's error; whoever watches ends this
+            await asyncio.get_running_loop().create_future()  # half a body is nobody's error; whoever watches ends this
         elif not message.get("more_body", False):
             self._complete.set()
         return message
@@ -118,4 +149,4 @@ def _request_id(headers: Any) -> bytes:
     for name, value in headers:
         if name in _ASKED and _ID.fullmatch(value):
             return bytes(value)
-    return b"req_" + uuid.uuid4().hex.encode()
+    return b"req_%s%08x" % (_PROCESS, next(_COUNT))

@@ -92,7 +92,8 @@ class Budget:
         while not self._fits(plan):
             self._changed.clear()
             victim = self._victim(plan)
-            if victim is not None and await victim.evict("memory"):
+            if victim is not None:
+                await victim.evict("memory")  # or it found work in this moment: then the next one
                 continue
             patience = patient_until - time.monotonic()
             if patience <= 0:

@@ -20,7 +20,7 @@ class Cooldown:
 
     def fail(self) -> float:
         """Count one failure; returns the seconds of the cool-down that begins."""
-        length: float = min(self._first * 2**self._failures, self._longest)
+        length: float = min(self._first * 2 ** min(self._failures, 32), self._longest)
         self._failures += 1
         self._until = self._clock() + length
         return length

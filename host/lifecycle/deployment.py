@@ -22,16 +22,18 @@ from host.errors import (
     Unavailable,
     from_body,
 )
-from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
+from host.events import Event, State
 from host.function import Function, Plan
 from host.lifecycle.cooldown import Cooldown
 from host.lifecycle.queue import Queue
+from host.lifecycle.record import Record
 from host.lifecycle.startup import RETRYING, WAITING_FOR_MEMORY, Running, Startup, Surroundings
-from host.lifecycle.status import Advance, LastError, Status
+from host.lifecycle.status import Status
 from host.manifest import Manifest
 from host.placement.link import Link
 
 log = structlog.get_logger(__name__)
+_ANY = 1 << 60
 
 
 class Superseded(Exception):
@@ -47,25 +49,17 @@ class Deployment:
         self.name = manifest.name
         self.manifest = manifest
         self.function = function
-        self.state = State.COLD
         self.last_used = time.monotonic()
         self.in_flight = 0
         self._around = around
-        self._observe = observe
+        self._record = Record(manifest.name, function.name, observe)
         self._queue = Queue(manifest.queue.size, manifest.name)
         self._cooldown = Cooldown(time.monotonic)
         self._changed = asyncio.Event()
         self._running: Running | None = None
-        self._plan: Plan | None = None
-        self._bytes: dict[str, int] = {}
-        self._advance: Advance | None = None
         self._error: ColdframeError | None = None
-        self._last_error: LastError | None = None
-        self._since = time.time()
         self._ready_at = 0.0
-        self._loads = 0
-        self._evictions = 0
-        self._asked: list[asyncio.Future[None]] = []
+        self._asked = Queue(_ANY, manifest.name)
         self._going: str | None = None
         self._going_by = math.inf
         self._closing: str | None = None
@@ -74,6 +68,11 @@ class Deployment:
         self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"deployment {manifest.name}")
 
     # -- what others ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._record.state
 
     @property
     def waiting(self) -> int:
@@ -124,25 +123,22 @@ class Deployment:
         if self._open:
             return
         self._cooldown.skip()
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # they may be gone by then
-        self._asked.append(asked)
+        ticket = self._asked.join(0)
         self._changed.set()
         try:
-            await self._wait(asked)
+            await self._wait(ticket)
         finally:
-            if asked in self._asked:
-                self._asked.remove(asked)
+            self._asked.leave(ticket)
             self._changed.set()
 
     async def unload(self, reason: str = "unload") -> bool:
         """Drain and go cold, whatever the idle time says; returns whether anything was loaded."""
         running = self._running
         if running is None:
-            asked, self._asked = self._asked, []
-            _refuse(asked, Unavailable("The model was told to unload while it was loading."))
+            loading = bool(self._asked)
+            self._asked.refuse(Unavailable("The model was told to unload while it was loading."))
             self._changed.set()  # a load that no call waits for is given up
-            return bool(asked)
+            return loading
         self._go(reason)
         await asyncio.shield(running.down)
         return True
@@ -168,45 +164,44 @@ class Deployment:
         if self._running is not None:
             self._go(reason)
         self._queue.refuse(Superseded())
-        asked, self._asked = self._asked, []
-        _refuse(asked, Superseded())
+        self._asked.refuse(Superseded())
         self._changed.set()
         await asyncio.shield(self._owner)
 
     def stage(self) -> str:
         """Return in a few words what a waiting call waits for."""
-        if self.state in (State.PLANNING, State.LOADING) and self._advance is not None:
-            return str(self._advance)
+        if self._record.progress is not None:
+            return str(self._record.progress)
         return f"queued behind {self.waiting}" if self.waiting else str(self.state)
 
     def status(self) -> Status:
         """Return what is true now."""
-        facts = self._running.facts if self._running else None
+        record, facts = self._record, self._running.facts if self._running else None
         engine = self._running.engine if self._running else self._around.engine(self.manifest, self.function, None)
         return Status(
             name=self.name,
             task=self.function.name,
-            state=self.state,
+            state=record.state,
             model=self.manifest.model,
             engine=engine.name if engine else self.manifest.engine,
             placement=self.manifest.placement,
             aliases=self.manifest.aliases,
-            since=self._since,
+            since=record.since,
             pid=self._running.link.pid if self._running else None,
             capacity=facts.capacity if facts else None,
             slots=facts.slots if facts else None,
             context=self.context,
-            bytes=self._bytes,
-            plan=self._plan,
-            progress=self._advance if self.state in (State.PLANNING, State.LOADING) else None,
+            bytes=record.bytes,
+            plan=record.plan,
+            progress=record.progress,
             in_flight=self.in_flight,
             waiting=self.waiting,
             idle=None if math.isinf(self.manifest.idle) else self.manifest.idle,
             idle_left=self._idle_left(),
             cooldown_left=round(self._cooldown.left(), 3),
-            loads=self._loads,
-            evictions=self._evictions,
-            last_error=self._last_error,
+            loads=record.loads,
+            evictions=record.evictions,
+            last_error=record.last_error,
         )
 
     @property
@@ -214,8 +209,8 @@ class Deployment:
         """Tokens per slot: as loaded, else as last planned, else as the manifest says; None when not known yet."""
         if self._running is not None and self._running.facts.context is not None:
             return self._running.facts.context
-        if self._plan is not None and self._plan.context is not None:
-            return self._plan.context
+        if self._record.plan is not None and self._record.plan.context is not None:
+            return self._record.plan.context
         return self.manifest.context if isinstance(self.manifest.context, int) else None
 
     # -- waiting -----------------------------------------------------------------------------------------------------
@@ -292,11 +287,9 @@ class Deployment:
     async def _come_up(self) -> bool:
         """Bring an instance up, or fail everybody who waits; a load nobody waits for any more is given up."""
         began = time.monotonic()
-        self._set(State.PLANNING, "called")
+        self._record.enter(State.PLANNING, "called")
         startup = asyncio.get_running_loop().create_task(
-            Startup(
-                self, self.manifest, self.function, self._around, tell=self._told, loading=self._admitted
-            ).run()
+            Startup(self, self.manifest, self.function, self._around, tell=self._told, loading=self._admitted).run()
         )
         startup.add_done_callback(lambda _: self._changed.set())
         given_up = False
@@ -307,8 +300,7 @@ class Deployment:
             await self._changed.wait()
         self._memory_at = math.inf
         if startup.cancelled():
-            self._bytes = {}
-            self._set(State.COLD, "nobody waits any more")
+            self._record.enter(State.COLD, "nobody waits any more")
             return False
         error = startup.exception()
         if error is not None:
@@ -319,17 +311,12 @@ class Deployment:
 
     def _came_up(self, running: Running, seconds: float) -> None:
         self._running = running
-        self._plan = running.plan
-        self._loads += 1
         self._cooldown.succeed()
         self.last_used = self._ready_at = time.monotonic()
         running.link.ended.add_done_callback(lambda _: self._changed.set())
-        self._set(State.READY, f"loaded in {seconds:.2f} s")
-        self._observe(Loaded(name=self.name, task=self.function.name, seconds=seconds, bytes=running.plan.bytes))
-        asked, self._asked = self._asked, []
-        for ask in asked:
-            if not ask.done():
-                ask.set_result(None)
+        self._record.loaded(running.plan, seconds)
+        while self._asked.serve():
+            pass
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, ColdframeError):
@@ -339,12 +326,9 @@ class Deployment:
             error = LoadFailed(error.message)
         error.retry_after = self._cooldown.fail()
         self._error = error
-        self._last_error = LastError(at=time.time(), code=error.code, message=error.message)
-        self._bytes = {}
-        self._set(State.FAILED, error.message)
+        self._record.failed(error)
         self._queue.refuse(error)
-        asked, self._asked = self._asked, []
-        _refuse(asked, error)
+        self._asked.refuse(error)
 
     async def _serve(self) -> str:
         """Let calls start until there is a reason to go down; returns it."""
@@ -373,7 +357,7 @@ class Deployment:
             self._go(self._closing)
         if self._going is not None:
             if self.state is State.READY:
-                self._set(State.DRAINING, self._going)
+                self._record.enter(State.DRAINING, self._going)
             over = not self.in_flight or time.monotonic() >= self._going_by
             return self._going if over else None
         idle = self._free and not self._queue
@@ -394,51 +378,26 @@ class Deployment:
         running = self._running
         assert running is not None
         if reason == "died":
-            self._died(running)
+            self._record.died(running.link.ended.result())
         elif self.state is not State.DRAINING:
-            self._set(State.DRAINING, reason)
+            self._record.enter(State.DRAINING, reason)
         try:
             await running.link.stop(self._around.grace)
         except Exception as error:  # the deployment must live on, whatever its place thinks of ending
             log.error("instance could not be stopped", name=self.name, exc_info=error)
-        self._running, self._going, self._going_by, self._bytes = None, None, math.inf, {}
+        self._running, self._going, self._going_by = None, None, math.inf
         self._around.budget.release(self)
         if reason != "died":
-            self._evictions += 1
-            self._observe(Evicted(name=self.name, task=self.function.name, reason=reason))
-        self._set(State.COLD, reason)
+            self._record.evicted(reason)
+        self._record.enter(State.COLD, reason)
         running.down.set_result(None)
 
-    def _died(self, running: Running) -> None:
-        ending = running.link.ended.result()
-        message = f"The model's process ended: {ending.how}."
-        self._last_error = LastError(at=time.time(), code="instance_died", message=message, log=ending.log)
-        self._observe(Died(name=self.name, task=self.function.name, how=ending.how, log=ending.log))
-        log.warning("instance died", name=self.name, how=ending.how)
-
     def _told(self, stage: str, done: int = 0, total: int = 0) -> None:
-        self._advance = Advance(stage=stage, done=done, total=total)
         self._memory_at = time.monotonic() if stage == WAITING_FOR_MEMORY else math.inf
         if stage == RETRYING:
-            self._bytes = {}
-            self._set(State.PLANNING, stage)
-        self._observe(
-            LoadProgressed(name=self.name, task=self.function.name, stage=stage, done=done, total=total)
-        )
+            self._record.enter(State.PLANNING, stage)
+        self._record.progressed(stage, done, total)
 
     def _admitted(self, plan: Plan) -> None:
-        self._plan = plan
-        self._bytes = plan.bytes
-        self._told("loading")
-        self._set(State.LOADING, "admitted")
-
-    def _set(self, state: State, reason: str) -> None:
-        old, self.state, self._since = self.state, state, time.time()
-        self._observe(StateChanged(name=self.name, task=self.function.name, old=old, new=state, reason=reason))
-
-
-def _refuse(asked: list[asyncio.Future[None]], error: Exception) -> None:
-    """Fail everybody who asked for a load, each with an error object of its own."""
-    for ask in asked:
-        if not ask.done():
-            ask.set_exception(from_body(error.body()) if isinstance(error, ColdframeError) else error)
+        self._memory_at = math.inf
+        self._record.admitted(plan)

@@ -1,4 +1,4 @@
-"""The calls that wait for one deployment: first come, first served, bounded in number.
+"""Those who wait for one deployment: first come, first served, bounded in number.
 
 It keeps tickets in order and knows nothing of clocks, loads or calls.
 """
@@ -34,6 +34,8 @@ class Queue:
                 extra={"queue_size": self._size},
             )
         ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Its holder may be gone in the moment it is refused: then nobody asks why.
+        ticket.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._tickets.append(ticket)
         return ticket
 

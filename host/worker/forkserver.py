@@ -83,6 +83,8 @@ def _serve(control: socket.socket, children: set[int]) -> bool:
             os.close(log)
     if pid == 0:
         _become_worker(control, sock, log, parent)
+    with contextlib.suppress(OSError):
+        os.setpgid(pid, pid)  # on both sides: signals to the group must not come before the group is there
     children.add(pid)
     control.sendall(REPLY.pack(FORKED, pid, 0))
     return True
@@ -92,7 +94,7 @@ def _become_worker(control: socket.socket, sock: int, log: int, parent: int) -> 
     """Turn the forked child into a worker in a process group of its own; never returns."""
     status = 70
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)

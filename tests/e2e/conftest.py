@@ -4,12 +4,12 @@
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -115,15 +115,11 @@ class HostProcess:
 
 def descendants(pid):
     parents = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    state, parent = file.read().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            state, parent = stat(entry.name)
             if state != "Z":
-                parents.setdefault(int(parent), []).append(int(entry))
+                parents.setdefault(parent, []).append(int(entry.name))
     found, new = [], [pid]
     while new:
         found += new
@@ -132,11 +128,16 @@ def descendants(pid):
 
 
 def alive(pid):
+    return stat(pid)[0] != "Z"
+
+
+def stat(pid):
+    """The state of a process and its parent; one that is gone is as good as a zombie."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
-        return False
+        return "Z", 0
+    return state, int(parent)
 
 
 def frames(response):

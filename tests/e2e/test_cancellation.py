@@ -10,7 +10,9 @@ import pytest
 def leave(host, model, after=0.1, **knobs):
     """Ask, and go away after so many seconds without an answer."""
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{host.url}/v1/echo", json={"model": model, "text": "x", **knobs}, timeout=httpx.Timeout(5, read=after))
+        httpx.post(
+            f"{host.url}/v1/echo", json={"model": model, "text": "x", **knobs}, timeout=httpx.Timeout(5, read=after)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,9 @@ def cold(host):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("knobs", [{"hang": True, "count": 0}, {"text": "1 2 3", "delay": 5}], ids=["hanging", "working"])
+@pytest.mark.parametrize(
+    "knobs", [{"hang": True, "count": 0}, {"text": "1 2 3", "delay": 5}], ids=["hanging", "working"]
+)
 def test_leaving_while_it_answers(cold, stream, knobs):
     before = cold.report("one")
     leave(cold, "one", stream=stream, **knobs)
@@ -85,7 +89,9 @@ def test_leaving_before_the_body_is_complete(cold):
     address = cold.url.removeprefix("http://").split(":")
     for _ in range(5):
         with socket.create_connection((address[0], int(address[1]))) as raw:
-            raw.sendall(b"POST /v1/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{")
+            raw.sendall(
+                b"POST /v1/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+            )
             time.sleep(0.02)
     time.sleep(0.1)
     assert cold.echo().status_code == 200
@@ -94,7 +100,9 @@ def test_leaving_before_the_body_is_complete(cold):
 
 def test_a_hundred_who_leave_leave_nothing_behind(cold):
     before = cold.report("a")
-    threads = [threading.Thread(target=leave, args=(cold, "a", 0.2 + n / 400), kwargs={"hang": True}) for n in range(60)]
+    threads = [
+        threading.Thread(target=leave, args=(cold, "a", 0.2 + n / 400), kwargs={"hang": True}) for n in range(60)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -66,7 +66,12 @@ def test_an_unknown_path_is_404_in_the_same_shape(host, method, path):
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("GET", "/v1/echo", "POST"), ("DELETE", "/v1/models", "GET"), ("PUT", "/v1/echo", "POST"), ("POST", "/health", "GET")],
+    [
+        ("GET", "/v1/echo", "POST"),
+        ("DELETE", "/v1/models", "GET"),
+        ("PUT", "/v1/echo", "POST"),
+        ("POST", "/health", "GET"),
+    ],
 )
 def test_a_wrong_method_is_405_and_says_which_are_right(host, method, path, allow):
     response = host.client.request(method, path)
@@ -205,7 +210,9 @@ def test_a_bug_is_an_opaque_500(host):
     assert "ZeroDivision" not in error["message"]
 
 
-@pytest.mark.parametrize(("code", "status"), [("context_length_exceeded", 400), ("queue_full", 429), ("unavailable", 503)])
+@pytest.mark.parametrize(
+    ("code", "status"), [("context_length_exceeded", 400), ("queue_full", 429), ("unavailable", 503)]
+)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_instances_own_error_has_its_status_before_the_first_answer(host, code, status, stream):
     check(host.echo("a", error=code, stream=stream), status, code)

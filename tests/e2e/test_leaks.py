@@ -1,7 +1,6 @@
 """What is left after much use: no task, no descriptor, no process, no memory."""
 
 import concurrent.futures
-import os
 from pathlib import Path
 
 import httpx
@@ -11,7 +10,7 @@ from host.machine import resident
 
 
 def descriptors(host):
-    return len(os.listdir(f"/proc/{host.process.pid}/fd"))
+    return len(list(Path(f"/proc/{host.process.pid}/fd").iterdir()))
 
 
 def use(host, n):

@@ -61,7 +61,12 @@ def test_calls_that_wait_for_the_old_one_go_to_the_new_one(host):
 def test_a_broken_one_is_reported_and_the_last_good_one_goes_on(host):
     assert host.echo().status_code == 200
     pid = host.status("a")["pid"]
-    for text, key in (("task: echo\nmodel: [", None), ("task: ech\nmodel: x\n", "task"), ("", None), ("name: a\nmodell: x\n", "modell")):
+    for text, key in (
+        ("task: echo\nmodel: [", None),
+        ("task: ech\nmodel: x\n", "task"),
+        ("", None),
+        ("name: a\nmodell: x\n", "modell"),
+    ):
         (host.folder / "a.yaml").write_text(text)
         host.until(lambda key=key: [p["key"] for p in problems(host)] == [key], timeout=2)
         (problem,) = problems(host)

@@ -15,7 +15,9 @@ def test_models_are_listed_with_their_aliases_and_nothing_wakes(host):
         assert listed["object"] == "list"
         found = {model["id"]: model for model in listed["data"]}
         assert {"a", "org/name:Q8_0", "short", "other/alias"} <= found.keys()
-        assert {"id", "object", "created", "owned_by", "status", "context_length", "max_model_len"} <= found["short"].keys()
+        assert {"id", "object", "created", "owned_by", "status", "context_length", "max_model_len"} <= found[
+            "short"
+        ].keys()
         assert (found["short"]["object"], type(found["short"]["created"])) == ("model", int)
     host.client.get("/v1/models/short")
     host.client.get("/health")

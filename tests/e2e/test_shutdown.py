@@ -124,10 +124,15 @@ def test_a_killed_host_takes_everybody_with_it(start, alive):
     host = start({"a": {}, "b": {"options": {"deaf": True}}, "c": {"options": {"load_seconds": 30}}})
     host.echo("a")
     host.echo("b")
-    threading.Thread(target=lambda: pytest.raises(httpx.HTTPError, host.echo, "c"), daemon=True).start()
+    threading.Thread(target=ask_in_vain, args=(host, "c")).start()
     host.until_state("c", "loading")
     tree = host.tree()
     assert len(tree) == 5
     os.kill(host.process.pid, signal.SIGKILL)
     host.process.wait()
     host.until(lambda: not [pid for pid in tree if alive(pid)], timeout=2.0)
+
+
+def ask_in_vain(host, model):
+    with pytest.raises(httpx.HTTPError):
+        host.echo(model)

@@ -1,4 +1,4 @@
-"""Streams over HTTP: no status before the first event, comments while one waits, errors in band, `[DONE]` at the end."""
+"""Streams over HTTP: no status before the first event, comments while one waits, errors in band, `[DONE]` last."""
 
 import time
 
@@ -47,7 +47,7 @@ def test_an_error_after_the_first_comment_is_in_band(host, frames):
     with host.open("slow-broken") as response:
         assert response.status_code == 200
         got = [frame for frame in frames(response) if not str(frame).startswith(":")]
-    assert [frame for frame in got if frame != "[DONE]"][0]["error"]["code"] == "load_failed"
+    assert got[0]["error"]["code"] == "load_failed"
     assert (len(got), got[-1]) == (2, "[DONE]")
 
 
@@ -62,9 +62,10 @@ def test_an_error_in_mid_stream_is_one_frame_and_done(host, frames):
 
 
 def test_a_death_in_mid_stream_is_told_in_band_and_others_go_on(host, frames):
-    with host.open("small-queue", text="1 2 3 4 5 6", delay=0.1) as other, host.open(
-        text="a b c", delay=0.05, crash_after=2
-    ) as response:
+    with (
+        host.open("small-queue", text="1 2 3 4 5 6", delay=0.1) as other,
+        host.open(text="a b c", delay=0.05, crash_after=2) as response,
+    ):
         got = list(frames(response))
         assert got[-2]["error"]["code"] == "instance_died"
         assert "SIGSEGV" in got[-2]["error"]["message"]

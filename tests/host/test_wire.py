@@ -182,7 +182,10 @@ bodies = st.builds(
     extra=st.dictionaries(st.text(), st.integers(-(2**63), 2**63 - 1) | st.text()),
 )
 news = st.builds(
-    News, st.lists(st.tuples(ids, raws), max_size=5), st.lists(ids, max_size=5), st.lists(st.tuples(ids, bodies), max_size=3)
+    News,
+    st.lists(st.tuples(ids, raws), max_size=5),
+    st.lists(ids, max_size=5),
+    st.lists(st.tuples(ids, bodies), max_size=3),
 )
 to_host = st.one_of(
     st.builds(Planned, st.builds(Plan, bytes=st.dictionaries(st.text(), st.integers(0, 2**63)), notes=st.just(("a",)))),

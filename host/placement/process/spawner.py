@@ -121,7 +121,8 @@ class Spawner(asyncio.Protocol):
     async def _ask(self, sock: socket.socket, write: int, pipe: LogPipe) -> WorkerProcess:
         reply: asyncio.Future[WorkerProcess] = asyncio.get_running_loop().create_future()
         try:
-            assert self._control is not None
+            if self._control is None:  # ended as soon as it was started
+                raise BrokenPipeError
             socket.send_fds(self._control, [FORK], [sock.fileno(), write])
         except OSError:
             await asyncio.wait({self._lost}, timeout=_LOST_WAIT)

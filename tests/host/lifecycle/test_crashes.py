@@ -24,7 +24,7 @@ async def test_a_death_in_mid_stream_fails_its_own_calls_and_no_others(house, cr
     await house.until(lambda: a.in_flight == 1 and b.in_flight == 1)
     got = []
     with pytest.raises(InstanceDied, match=how):
-        async for event in house.stream("a", text="1 2 3 4", crash_after=2, crash=crash):
+        async for event in house.stream("a", text="1 2 3 4", delay=0.02, crash_after=2, crash=crash):
             got.append(event.text)
     assert got[0] == "1"  # what it had sent before it died arrived
     with pytest.raises(InstanceDied, match=how):

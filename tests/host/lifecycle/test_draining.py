@@ -1,4 +1,4 @@
-"""Calls and a model on its way down: they wait for the end, and then a load starts. None is lost, none waits for ever."""
+"""Calls and a model on its way down: they wait for its end, then a load starts. None is lost or waits for ever."""
 
 import asyncio
 import time
@@ -149,7 +149,7 @@ async def test_closing_in_the_very_moment_a_load_ends_is_not_forgotten(house):
         came_up(running, seconds)
 
     a._came_up = close_first
-    a._asked.append(asyncio.get_running_loop().create_future())
+    a._asked.join(0)
     a._changed.set()
     async with asyncio.timeout(2):
         await a._owner

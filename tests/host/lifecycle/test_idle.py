@@ -47,7 +47,10 @@ async def test_idle_zero_evicts_at_once_and_not_before(house):
     house = await house()
     a = house.serve("a", placement="inline", idle=0)
     for loads in (1, 2, 3):
-        assert [event.text for event in [event async for event in house.stream(text="a b", delay=0.02)][:2]] == ["a", " b"]
+        assert [event.text for event in [event async for event in house.stream(text="a b", delay=0.02)][:2]] == [
+            "a",
+            " b",
+        ]
         await house.until(lambda: a.state is State.COLD, timeout=0.5)
         assert (a.status().loads, a.status().evictions) == (loads, loads)
 

@@ -125,7 +125,7 @@ async def test_both_at_once_and_many_are_all_answered(house):
 async def test_an_eviction_raced_by_a_new_call(house):
     """The call comes while its model goes for the other one: both are answered."""
     house = await house(budget={"ram": 100})
-    a, b = inline(house, "a", "b", options={"close_seconds": 0.03})
+    a, _ = inline(house, "a", "b", options={"close_seconds": 0.03})
     for moment in range(12):
         await a.load()
         other = house.start("b", text="b")
@@ -172,7 +172,7 @@ async def test_a_pause_ends_when_whoever_waited_leaves(house, impatient):
 
 async def test_a_large_admission_is_not_overtaken_by_small_ones(house):
     house = await house(budget={"ram": 100})
-    a, c = inline(house, "a", "c", bytes_=40)
+    _, c = inline(house, "a", "c", bytes_=40)
     big = house.serve("big", placement="inline", options={"plan_bytes": 90})
     stream = house.stream("a", text="1 2 3", delay=0.1)
     await anext(stream)

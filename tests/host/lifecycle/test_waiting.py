@@ -107,9 +107,10 @@ async def test_the_cool_down_doubles_and_ends_with_success(house, monkeypatch):
             await house.call()
         assert caught.value.retry_after == wait
         clock[0] += wait
-    a.manifest = msgspec.structs.replace(a.manifest, options={})
+    failing, knobs = house.runtime._around.options, msgspec.Raw(msgspec.msgpack.encode({}))
+    house.runtime._around.options = lambda *_: knobs
     assert (await house.call()).text == "x"
-    a.manifest = msgspec.structs.replace(a.manifest, options={"plan_fails": "no"})
+    house.runtime._around.options = failing
     await a.unload()
     with pytest.raises(LoadFailed) as caught:
         await house.call()
@@ -213,7 +214,7 @@ async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(ho
     for _ in range(50):
         holding = house.start(delay=0)
         waiting = house.start()
-        await house.until(lambda: a.waiting == 1 or waiting.done())
+        await house.until(lambda waiting=waiting: a.waiting == 1 or waiting.done())
         await holding
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -224,8 +225,8 @@ async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(ho
 async def warm(house, placement):
     """Have the forkserver up: the time it takes is none of the plan's."""
     if placement == "process":
-        stall, house.runtime.settings = house.runtime.settings, msgspec.structs.replace(house.runtime.settings, stall=5.0)
+        house.runtime._around.stall = 5.0
         other = house.serve("other")
         await other.load()
         await other.unload()
-        house.runtime.settings = stall
+        house.runtime._around.stall = 0.2

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from litestar import post
+from litestar import Response, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, SkipValidation
 
-from coldframe_echo.api import Call, Echo, EchoAnswer, EchoBody, EchoEvent, EchoOnce
+from coldframe_echo.api import Call, Echo, EchoBody, EchoEvent, EchoOnce
 from coldframe_echo.operations import ECHO, ECHO_ONCE
 from host.function import Host
+from host.http.response import JsonResponse
 from host.http.sse import DONE, EventStream, frame
 
 
@@ -30,9 +31,9 @@ class EchoRenderer:
 @post("/v1/echo", status_code=200, tags=["echo"])
 async def echo(
     data: JSONBody[EchoBody], host: NamedDependency[SkipValidation[Host]]
-) -> EchoAnswer | EventStream[EchoEvent]:
+) -> Response[Any]:
     """Say the text back."""
     knobs: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}
     if data.stream:
         return EventStream(host.stream(data.model, ECHO, Echo(**knobs)), EchoRenderer())
-    return await host.call(data.model, ECHO_ONCE, EchoOnce(**knobs))
+    return JsonResponse(await host.call(data.model, ECHO_ONCE, EchoOnce(**knobs)))

@@ -1,0 +1,88 @@
+"""What is known of one deployment: state, plan, progress, counters, last error; every change is told as an event.
+
+It only keeps and tells; what happens next is the deployment's to decide.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from host.errors import ColdframeError
+from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
+from host.function import Plan
+from host.lifecycle.status import Advance, LastError
+from host.placement.link import Ending
+
+log = structlog.get_logger(__name__)
+
+
+class Record:
+    """The facts of one deployment, as its owner enters them."""
+
+    def __init__(self, name: str, task: str, observe: Callable[[Event], None]) -> None:
+        self.name = name
+        self.task = task
+        self.state = State.COLD
+        self.since = time.time()
+        self.plan: Plan | None = None
+        self.bytes: dict[str, int] = {}
+        self.advance: Advance | None = None
+        self.last_error: LastError | None = None
+        self.loads = 0
+        self.evictions = 0
+        self._observe = observe
+
+    @property
+    def coming_up(self) -> bool:
+        """Whether a load is under way."""
+        return self.state in (State.PLANNING, State.LOADING)
+
+    @property
+    def progress(self) -> Advance | None:
+        """How far the load under way is; None when there is none."""
+        return self.advance if self.coming_up else None
+
+    def enter(self, state: State, reason: str) -> None:
+        """Go to a state. Whoever holds no memory there holds none in the record."""
+        old, self.state, self.since = self.state, state, time.time()
+        if state in (State.COLD, State.PLANNING, State.FAILED):
+            self.bytes = {}
+        self._observe(StateChanged(name=self.name, task=self.task, old=old, new=state, reason=reason))
+
+    def progressed(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """Note how far a load is."""
+        self.advance = Advance(stage=stage, done=done, total=total)
+        self._observe(LoadProgressed(name=self.name, task=self.task, stage=stage, done=done, total=total))
+
+    def admitted(self, plan: Plan) -> None:
+        """Note that a plan's bytes are reserved and its weights are loaded now."""
+        self.plan, self.bytes = plan, plan.bytes
+        self.progressed("loading")
+        self.enter(State.LOADING, "admitted")
+
+    def loaded(self, plan: Plan, seconds: float) -> None:
+        """Note that an instance is up, after so many seconds."""
+        self.plan = plan
+        self.loads += 1
+        self.enter(State.READY, f"loaded in {seconds:.2f} s")
+        self._observe(Loaded(name=self.name, task=self.task, seconds=seconds, bytes=plan.bytes))
+
+    def failed(self, error: ColdframeError) -> None:
+        """Note why a load failed."""
+        self.last_error = LastError(at=time.time(), code=error.code, message=error.message)
+        self.enter(State.FAILED, error.message)
+
+    def died(self, ending: Ending) -> None:
+        """Note how an instance ended by itself."""
+        message = f"The model's process ended: {ending.how}."
+        self.last_error = LastError(at=time.time(), code="instance_died", message=message, log=ending.log)
+        self._observe(Died(name=self.name, task=self.task, how=ending.how, log=ending.log))
+        log.warning("instance died", name=self.name, how=ending.how)
+
+    def evicted(self, reason: str) -> None:
+        """Note that an instance was stopped on purpose."""
+        self.evictions += 1
+        self._observe(Evicted(name=self.name, task=self.task, reason=reason))
