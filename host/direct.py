@@ -93,9 +93,7 @@ async def open_function(
         await runtime.stop(grace=0)
 
 
-def _deploy(
-    runtime: Runtime, manifest: Path | str | Manifest, placement: str | None, base: Path | None
-) -> Deployment:
+def _deploy(runtime: Runtime, manifest: Path | str | Manifest, placement: str | None, base: Path | None) -> Deployment:
     if isinstance(manifest, Manifest):
         said, document = of_manifest(manifest, base)
     else:

@@ -17,7 +17,7 @@ import pytest
 MODEL = "package:coldframe_echo/model.echo"
 LAUNCH = """
 import asyncio, json, pathlib, sys
-import msgspec
+import msgspec, uvloop
 from host.http import sse
 from host.runtime import Runtime
 from host.serve import serve
@@ -30,7 +30,8 @@ only = given.pop("only", None)
 given["manifests"] = pathlib.Path(given["manifests"])
 set_up_logging("json", "info")
 runtime = Runtime(msgspec.structs.replace(read(None), port=0, **given), only=only)
-asyncio.run(serve(runtime, lambda url: print(url, flush=True)))
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(serve(runtime, lambda url: print(url, flush=True)))
 """
 
 
@@ -189,5 +190,15 @@ def host(tmp_path_factory):
         "slow-broken": {"options": {"load_seconds": 1.2, "load_fails": "no luck"}},
     }
     made = HostProcess(tmp_path_factory.mktemp("host"), manifests, keep_alive=0.3, max_body=1 << 20)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A host over a copy of the shipped manifests, with real models."""
+    folder = tmp_path_factory.mktemp("served") / "manifests"
+    shutil.copytree(Path(__file__).parents[2] / "manifests", folder)
+    made = HostProcess(folder, {})
     yield made
     made.close()

@@ -1,8 +1,7 @@
-"""Real models behind a real host, asked by the unmodified OpenAI SDK: what matters of an instance's life, with weights."""
+"""Real models behind a real host, asked by the unmodified OpenAI SDK: what matters of a life, with weights."""
 
 import math
 import os
-import shutil
 import signal
 import threading
 import time
@@ -15,7 +14,6 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
 CHAT = "smollm2-135m"
 EMBED = "all-minilm-l6-v2"
 PARIS = [{"role": "user", "content": "What is the capital of France?"}]
@@ -49,18 +47,6 @@ def endless(client, **kwargs):
 def cosine(one, other):
     dot = sum(a * b for a, b in zip(one, other, strict=True))
     return dot / math.sqrt(sum(a * a for a in one) * sum(b * b for b in other))
-
-
-@pytest.fixture(scope="module")
-def served(request, tmp_path_factory):
-    """A host over the shipped manifests."""
-    from conftest import HostProcess  # tests/e2e/conftest.py
-
-    folder = tmp_path_factory.mktemp("real") / "manifests"
-    shutil.copytree(MANIFESTS, folder)
-    host = HostProcess(folder, {})
-    yield host
-    host.close()
 
 
 def test_chat_says_paris(served):

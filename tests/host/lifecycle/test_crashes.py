@@ -103,6 +103,7 @@ async def test_killed_while_it_loads_is_tried_once_more_with_less(house):
     assert (report.attempt, a.status().slots) == (1, 2)
     assert [event.stage for event in house.told("LoadProgressed")].count("retrying with less memory") == 1
     assert a.status().loads == 1
+    assert house.states() == ["planning", "loading", "planning", "loading", "ready"]
     assert house.runtime.budget.held() == a.status().bytes["ram"]
 
 

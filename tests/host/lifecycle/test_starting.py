@@ -6,6 +6,7 @@ import pytest
 
 from host.errors import LoadFailed, QueueFull, Unavailable
 from host.events import State
+from host.placement.inline import InlineLink
 
 pytestmark = pytest.mark.anyio
 
@@ -84,6 +85,36 @@ async def test_a_call_that_comes_while_a_load_is_given_up_starts_the_next_one(ho
         assert house.runtime.budget.held() == a.status().bytes["ram"]
         await a.unload()
         assert house.runtime.budget.held() == 0
+
+
+async def test_giving_a_load_up_is_not_hurried_by_others_who_come_and_leave(house, monkeypatch):
+    """Else the next load would begin beside the old one, and lose its memory when that is gone in the end."""
+    house = await house()
+    a = house.serve("a", placement="inline", options={"load_seconds": 0.1})
+    stop, stopped = InlineLink.stop, []
+
+    async def slow(link, grace):
+        await asyncio.sleep(0.15)
+        await stop(link, grace)
+        stopped.append(link)
+
+    monkeypatch.setattr(InlineLink, "stop", slow)
+    for _ in range(3):
+        first = house.start()
+        await house.until(lambda: a.state is State.LOADING)
+        first.cancel()
+        await asyncio.sleep(0.01)
+        other = house.start()
+        await asyncio.sleep(0.01)
+        other.cancel()
+        await asyncio.sleep(0.01)
+        assert (await house.call()).text == "x"
+        assert stopped
+        stopped.clear()
+        await asyncio.sleep(0.2)
+        assert house.runtime.budget.held() == a.status().bytes["ram"] > 0
+        await a.unload()
+        stopped.clear()
 
 
 async def test_unloading_while_it_loads_fails_who_asked_for_the_load(house):

@@ -210,15 +210,24 @@ async def test_who_leaves_the_queue_is_not_served(house):
 async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(house):
     house = await house()
     a = house.serve("a", placement="inline", slots=1)
-    await a.load()
-    for _ in range(50):
-        holding = house.start(delay=0)
-        waiting = house.start()
-        await house.until(lambda waiting=waiting: a.waiting == 1 or waiting.done())
-        await holding
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert (a.in_flight, a.waiting) == (0, 0)
+    running = house.start(delay=0.05)
+    await house.until(lambda: a.in_flight == 1)
+    waiting = house.start()
+    await house.until(lambda: a.waiting == 1)
+    serve = a._queue.serve
+
+    def serve_and_leave():
+        served = serve()
+        if served:
+            waiting.cancel()  # after the slot was given, before its caller wakes
+        return served
+
+    a._queue.serve = serve_and_leave
+    await running
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled()
+    a._queue.serve = serve
+    assert (a.in_flight, a.waiting) == (0, 0)
     assert (await house.call()).text == "x"
 
 

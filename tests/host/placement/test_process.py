@@ -32,6 +32,7 @@ async def fork(spawner, lines=None):
     ours, theirs = socket.socketpair()
     with theirs:
         worker = await spawner.fork(theirs, (lines if lines is not None else []).append)
+    assert os.getpgid(worker.pid) == worker.pid  # at once: a signal to the group must find it
     return worker, ours
 
 

@@ -29,9 +29,7 @@ class EchoRenderer:
 
 
 @post("/v1/echo", status_code=200, tags=["echo"])
-async def echo(
-    data: JSONBody[EchoBody], host: NamedDependency[SkipValidation[Host]]
-) -> Response[Any]:
+async def echo(data: JSONBody[EchoBody], host: NamedDependency[SkipValidation[Host]]) -> Response[Any]:
     """Say the text back."""
     knobs: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}
     if data.stream:

