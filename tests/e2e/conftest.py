@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
