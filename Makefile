@@ -40,6 +40,7 @@ docs: $(STAMP) ## write the tables of keys in docs/manifest.md anew
 	$(BIN)/python -m host.manifest.tables docs/manifest.md
 
 bench: $(STAMP) ## measure against the peers, as ratios in one run (ARGS passes options on)
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## remove .venv, caches and build outputs
