@@ -7,23 +7,38 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from litestar import Litestar
+from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin, SwaggerRenderPlugin, YamlRenderPlugin
 from litestar.types import ASGIApp
 
 from host import __version__
 from host.function import Host
 from host.http.errors import exception_handlers
+from host.http.openapi import SchemaPlugin
 from host.http.scope import RequestScope
 from host.routes import functions, health, models
 from host.runtime import Runtime
+
+
+def _cors(origins: tuple[str, ...]) -> CORSConfig | None:
+    """Return who may call from a browser; None is nobody of another origin."""
+    if not origins:
+        return None
+    return CORSConfig(
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
+    )
+
 
 ROUTES: tuple[Any, ...] = (
     models.list_models,
     models.get_model,
     functions.list_functions,
     functions.stream_events,
+    functions.get_function,
     functions.load_or_unload,
     health.livez,
     health.readyz,
@@ -63,8 +78,9 @@ def litestar(runtime: Runtime) -> Litestar:
             title="coldframe",
             version=__version__,
             path="/schema",
-            render_plugins=[SwaggerRenderPlugin(), JsonRenderPlugin(), YamlRenderPlugin()],
+            render_plugins=[SchemaPlugin()],
         ),
         request_max_body_size=runtime.settings.max_body,
+        cors_config=_cors(runtime.settings.cors),
         logging_config=None,
     )

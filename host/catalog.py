@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class Catalog:
             served = sorted(self._deployments)
             shown = ", ".join(served[:_LISTED]) + (", …" if len(served) > _LISTED else "")
             near = difflib.get_close_matches(name, self._names, n=1)
-            hint = f" Did you mean `{near[0]}`?" if near else ""
+            hint = self._adapters(name) or (f" Did you mean `{near[0]}`?" if near else "")
             raise ModelNotFound(
                 f"The model `{name}` does not exist.{hint} Served here: {shown or 'nothing yet'}.", param="model"
             )
@@ -88,6 +88,15 @@ class Catalog:
     def get(self, name: str) -> Deployment | None:
         """Return the deployment that serves `name`, or None."""
         return self._deployments.get(self._names.get(name, ""))
+
+    def _adapters(self, name: str) -> str:
+        """Return what to say of a model that is there, asked for with an adapter it has not; else nothing."""
+        base, _, adapter = name.rpartition("@")
+        deployment = self.get(base)
+        if deployment is None:
+            return ""
+        known = ", ".join(_adapters(deployment.manifest)) or "none"
+        return f" `{base}` has no adapter `{adapter}`; its adapters: {known}."
 
     def entry(self, manifest: Manifest) -> Entry:
         """Return the entry of a manifest that is served."""
@@ -174,29 +183,50 @@ def read_folder(
 ) -> tuple[dict[Path, Entry], dict[Path, Problem]]:
     """Read every manifest of a folder (or one file): what is served, and what is wrong with the others.
 
-    Names and aliases are unique; the file that comes first in order of names keeps a name that two claim. A file that
-    is broken now keeps what it last said well.
+    Names and aliases are unique. A name that two files claim stays with the one that is served under it, else it goes
+    to the one that comes first in order of file names. A file that is broken now keeps what it last said well.
     """
-    entries: dict[Path, Entry] = {}
+    before = last_good or {}
+    read: dict[Path, Entry] = {}
     problems: dict[Path, Problem] = {}
-    taken: dict[str, Path] = {}
     for file in manifest_files(folder):
         try:
-            entry = _read(file, check, taken)
+            read[file] = _read(file, check)
         except Exception as error:
             if not isinstance(error, ColdframeError):  # of a plug-in's check, say: it is this manifest's problem alone
                 log.error("manifest could not be checked", file=file.name, exc_info=error)
                 error = ManifestError(f"could not be checked ({type(error).__name__}); the host's log says more")
-            entry_before = (last_good or {}).get(file)
-            if entry_before is not None and any(name in taken for name in _names(entry_before.manifest)):
-                entry_before = None
-            problems[file] = _problem(file, error, entry_before is not None)
-            if entry_before is None:
-                continue
-            entry = entry_before
-        entries[file] = entry
-        taken.update(dict.fromkeys(_names(entry.manifest), file))
+            problems[file] = _problem(file, error, file in before)
+            if file in before:
+                read[file] = before[file]
+    owners = _owners(read, before, set(problems))
+    entries: dict[Path, Entry] = {}
+    for file, entry in read.items():
+        lost = next((name for name in _names(entry.manifest) if owners[name] != file), None)
+        if lost is None:
+            entries[file] = entry
+            continue
+        key = "name" if lost == entry.manifest.name else "aliases"
+        where = (key,) if key in entry.document.data else ()
+        taken = entry.document.error(f"the name `{lost}` is taken by {owners[lost].name}", where)
+        kept = file in before and all(owners.get(name, file) == file for name in _names(before[file].manifest))
+        problems[file] = _problem(file, taken, kept)
+        if kept:
+            entries[file] = before[file]
     return entries, problems
+
+
+def _owners(read: dict[Path, Entry], before: dict[Path, Entry], broken: Container[Path]) -> dict[str, Path]:
+    """Return which file each name belongs to: the one that is served under it, else the first that is not broken."""
+    owners: dict[str, Path] = {}
+    fresh = {file: entry for file, entry in read.items() if file not in broken}
+    for file, entry in fresh.items():
+        served = _names(before[file].manifest) if file in before else ()
+        owners.update({name: file for name in _names(entry.manifest) if name in served and name not in owners})
+    for file, entry in (*fresh.items(), *read.items()):
+        for name in _names(entry.manifest):
+            owners.setdefault(name, file)
+    return owners
 
 
 def _signature(folder: Path) -> list[tuple[Path, int, int, int]]:
@@ -215,28 +245,31 @@ def _existing(folder: Path) -> Path:
 
 
 def manifest_files(folder: Path) -> list[Path]:
-    """Return the manifests of a folder in order of their names; a file is its own list."""
+    """Return what is named like a manifest, in order of names; a file is its own list."""
     if folder.is_file():
         return [folder]
     if not folder.is_dir():
         return []
-    return sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and not f.name.startswith(".") and f.is_file())
+    return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
 
 
-def _read(file: Path, check: Check, taken: dict[str, Path]) -> Entry:
+def _read(file: Path, check: Check) -> Entry:
     manifest, document = load_manifest(file)
-    for name in _names(manifest):
-        if name in taken:
-            key = "name" if name == manifest.name else "aliases"
-            where = (key,) if key in document.data else ()
-            raise document.error(f"the name `{name}` is taken by {taken[name].name}", where)
     if len(set(_names(manifest))) != len(_names(manifest)):
         raise document.error("a name stands here twice", ("aliases",))
     return Entry(file=file, manifest=manifest, document=document, function=check(manifest, document))
 
 
 def _names(manifest: Manifest) -> tuple[str, ...]:
-    return (manifest.name, *manifest.aliases)
+    """Return all that clients may send as `model`: `NAME@ADAPTER` chooses one of the manifest's adapters."""
+    own = (manifest.name, *manifest.aliases)
+    return (*own, *(f"{name}@{adapter}" for adapter in _adapters(manifest) for name in own))
+
+
+def _adapters(manifest: Manifest) -> tuple[str, ...]:
+    """Return the names under `options.adapters`; an engine that knows no adapters has refused the manifest."""
+    adapters = manifest.options.get("adapters")
+    return tuple(map(str, adapters)) if isinstance(adapters, dict) else ()
 
 
 def _problem(file: Path, error: ColdframeError, serving: bool) -> Problem:

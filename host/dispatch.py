@@ -165,6 +165,8 @@ class _Call:
                     prompt_tokens=usage.prompt_tokens,
                     completion_tokens=usage.completion_tokens,
                     cached_tokens=usage.cached_tokens,
+                    accepted_tokens=usage.accepted_tokens,
+                    rejected_tokens=usage.rejected_tokens,
                 )
             )
         self._dispatch.left(self)

@@ -93,3 +93,5 @@ class CallEnded(Event, kw_only=True, frozen=True, tag="ended"):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    accepted_tokens: int = 0
+    rejected_tokens: int = 0

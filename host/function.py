@@ -102,6 +102,10 @@ class Usage(msgspec.Struct, kw_only=True, frozen=True):
     completion_tokens: int = 0
     cached_tokens: int = 0
     """How many of the prompt's tokens were not computed again."""
+    accepted_tokens: int = 0
+    """Tokens guessed ahead of the model (speculation) that it took."""
+    rejected_tokens: int = 0
+    """Tokens guessed ahead that it did not take."""
 
 
 class Load(msgspec.Struct, kw_only=True, frozen=True):
@@ -117,6 +121,10 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
     """Cores the engine may use: what cgroup quota and affinity mask allow, rounded down, at least 1."""
     memory: dict[str, int] = msgspec.field(default_factory=dict)
     """Bytes of each pool the budget has in all; a plan that chooses a size for itself keeps within them."""
+    held: dict[str, int] = msgspec.field(default_factory=dict)
+    """Bytes of each pool that the host's other instances hold now, and would give up if need be."""
+    base: str = "."
+    """The folder that relative paths in `options` start from: the manifest's own."""
     attempt: int = 0
     """0, or 1 when the first load ran out of memory: take less of whatever the manifest leaves open."""
 

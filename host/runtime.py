@@ -18,7 +18,7 @@ import structlog
 from host import machine
 from host.catalog import Catalog
 from host.dispatch import Dispatch
-from host.errors import InvalidRequest, LoadFailed, ManifestError
+from host.errors import InvalidRequest, LoadFailed, ManifestError, SourceError
 from host.events import Event
 from host.function import Engine, Function, Progress, Wanted
 from host.lifecycle.budget import Budget
@@ -41,7 +41,7 @@ class Runtime:
         self.settings = settings
         self.registry = registry or Registry.discover()
         self.budget = Budget(settings.budget, machine.memory_available)
-        self.catalog = Catalog(settings.manifests, self.check, self._deployment, only)
+        self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only)
         self.dispatch = Dispatch(self.catalog, self.observe)
         self._around = Around(self)
         self._warming = False
@@ -67,19 +67,30 @@ class Runtime:
         for placement in self.registry.placements.values():
             await placement.close()
 
-    def check(self, manifest: Manifest, document: Document) -> Function:
-        """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load."""
+    def check(self, manifest: Manifest, document: Document, *, files: bool = True) -> Function:
+        """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load.
+
+        Without `files`, a model that is not where the manifest says is no reason: it may come yet, and a call tells.
+        """
         with _at(document):
             function = self.registry.function(manifest.task)
             if manifest.placement not in self.registry.placements:
                 known = ", ".join(sorted(self.registry.placements))
                 raise ManifestError(f"no such placement `{manifest.placement}`; known: {known}", key="placement")
-            check_source(self.registry.sources, _wanted(manifest, document.file.parent, function, self.registry))
+            try:
+                check_source(self.registry.sources, _wanted(manifest, document.file.parent, function, self.registry))
+            except SourceError as error:
+                if files:
+                    raise
+                log.warning("model is not here yet", name=manifest.name, reason=error.message)
             engine = self.registry.engine(manifest, function)
         for candidate in [engine] if engine else self._engines(function):
             if manifest.options:
                 document.convert(candidate.options, ("options",))
         return function
+
+    def _servable(self, manifest: Manifest, document: Document) -> Function:
+        return self.check(manifest, document, files=False)
 
     def observe(self, event: Event) -> None:
         """Tell plug-ins and listeners of an event."""
@@ -167,6 +178,10 @@ class Around:
         except ManifestError as error:
             raise LoadFailed(f"{error.key}: {error.message} (options of the engine {engine.name})") from None
         return msgspec.Raw(msgspec.msgpack.encode(options))
+
+    def folder(self, manifest: Manifest) -> Path:
+        """Return the folder that the manifest's relative paths start from."""
+        return self.runtime.folder(manifest)
 
     def placement(self, name: str) -> Placement:
         """Return the placement of that name; the manifest was checked for it."""

@@ -63,6 +63,8 @@ class HostSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     """How long a worker has to end after SIGTERM before SIGKILL."""
     stall: int | float | str = "5m"
     """How long a load may make no progress before it is given up."""
+    cors: tuple[str, ...] = ()
+    """Origins whose pages may call this host from a browser: `["https://app.example"]`, or `["*"]` for all."""
     max_body: int | str = "32MiB"
     """Largest request body."""
     log: Literal["auto", "json", "console"] = "auto"
@@ -85,6 +87,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     drain: float = 30.0
     stop: float = 5.0
     stall: float = 300.0
+    cors: tuple[str, ...] = ()
     max_body: int = 32 << 20
     log: str = "auto"
     log_level: str = "info"
@@ -156,6 +159,7 @@ class _Reading:
             drain=self._told("drain", seconds, said.drain),
             stop=self._told("stop", _bounded, said.stop),
             stall=self._told("stall", seconds, said.stall),
+            cors=said.cors,
             max_body=self._told("max_body", size, said.max_body),
             log=said.log,
             log_level=said.log_level,

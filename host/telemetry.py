@@ -52,7 +52,11 @@ QUEUE_SECONDS = _histogram("queue_seconds", "Seconds a call waited before it sta
 LOAD_SECONDS = _histogram("load_seconds", "Seconds from the first waiting call to a loaded instance.", _LONG)
 REQUEST_SECONDS = _histogram("request_seconds", "Seconds from a call's arrival to its end.", _LONG)
 FIRST_SECONDS = _histogram("time_to_first_token_seconds", "Seconds from a call's arrival to its first answer.", _SHORT)
-TOKENS = _counter("tokens", "Tokens: prompt, completion, or cached (of the prompt, not computed again).", "kind")
+TOKENS = _counter(
+    "tokens",
+    "Tokens: prompt, completion, cached (of the prompt, not computed again), accepted or rejected (guessed ahead).",
+    "kind",
+)
 EVICTIONS = _counter("evictions", "Instances stopped on purpose, by reason.", "reason")
 DEATHS = _counter("deaths", "Instances whose process ended by itself.")
 BYTES = _gauge("bytes", "Bytes reserved by the loaded instance, by memory pool.", "pool")
@@ -104,6 +108,8 @@ def _ended(event: CallEnded) -> None:
         ("prompt", event.prompt_tokens),
         ("completion", event.completion_tokens),
         ("cached", event.cached_tokens),
+        ("accepted", event.accepted_tokens),
+        ("rejected", event.rejected_tokens),
     ):
         if number:
             _of(TOKENS, name, kind).inc(number)

@@ -33,6 +33,15 @@ def body(name: str, words: Sequence[str], json: str | None, shell: Shell | None,
 
     Pairs come last and win. Raises `Failure` and what the shell raises.
     """
+    try:
+        found = _body(name, words, json, shell, stdin)
+        msgspec.json.encode(found)  # what the terminal gave us may not be text
+    except UnicodeError:
+        raise Failure("what is to be asked is not valid UTF-8 text") from None
+    return found
+
+
+def _body(name: str, words: Sequence[str], json: str | None, shell: Shell | None, stdin: TextIO) -> dict[str, Any]:
     pairs = [match for word in words if (match := _PAIR.fullmatch(word))]
     texts = [word for word in words if not _PAIR.fullmatch(word)]
     if json is not None and texts:

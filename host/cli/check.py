@@ -84,7 +84,7 @@ def _good(file: Path, shelf: Shelf, names: dict[str, Path]) -> str:
             message = "stands here twice" if taken is file else f"is taken by {taken}"
             raise document.error(f"the name `{name}` {message}", (key,) if key in document.data else ())
     _, engine = shelf.check(manifest, document)
-    data = resolved(manifest, engine)
+    data = resolved(manifest, document, engine)
     data["idle"] = span(data["idle"])
     data["queue"]["wait"] = span(data["queue"]["wait"])
     return f"# {file}: ok\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"

@@ -74,12 +74,12 @@ class Shelf:
         )
 
 
-def resolved(manifest: Manifest, engine: Engine | None) -> dict[str, Any]:
+def resolved(manifest: Manifest, document: Document, engine: Engine | None) -> dict[str, Any]:
     """Return a manifest as plain data with every default filled in, the engine's options too."""
     data: dict[str, Any] = msgspec.to_builtins(manifest)
     if engine is not None:
         data["engine"] = engine.name
-        data["options"] = msgspec.to_builtins(msgspec.convert(manifest.options, engine.options))
+        data["options"] = msgspec.to_builtins(document.convert(engine.options, ("options",)))
     return data
 
 

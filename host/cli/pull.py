@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from host.cli import Failure
 from host.cli.places import manifests_option
+from host.errors import ColdframeError
 
 if TYPE_CHECKING:
     from host.cli.manifests import Shelf
@@ -33,12 +35,19 @@ def pull_command(names: tuple[str, ...], manifests: Path | None, revision: str |
 
     quiet.set_up("warning")
     shelf = Shelf(manifests)
+    failed = 0
     for name in names:
-        wanted = _wanted(shelf, name, revision)
-        check(shelf.registry.sources, wanted)
-        with _bar(name) as progress:
-            path = resolve(shelf.registry.sources, wanted, progress)
-        click.echo(path)
+        try:
+            wanted = _wanted(shelf, name, revision)
+            check(shelf.registry.sources, wanted)
+            with _bar(name) as progress:
+                path = resolve(shelf.registry.sources, wanted, progress)
+            click.echo(path)
+        except ColdframeError as error:
+            failed += 1
+            Failure(f"{name}: {error}" if len(names) > 1 else str(error)).show()
+    if failed:
+        raise SystemExit(1)
 
 
 def _wanted(shelf: Shelf, name: str, revision: str | None) -> Wanted:

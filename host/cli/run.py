@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from host.cli import Failure, client
 from host.cli.line import Line
@@ -65,7 +66,8 @@ def run_command(
     from host.cli import quiet
 
     quiet.set_up("info" if verbose else "critical")
-    if url is not None and (no_host or inline or manifests is not None):
+    said = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
+    if said and (no_host or inline or manifests is not None):
         raise click.UsageError("--url asks a running host; --no-host, --inline and --manifests do without one")
     status = None
     place = None

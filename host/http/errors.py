@@ -44,8 +44,9 @@ def internal(error: BaseException) -> ColdframeError:
 def headers(error: ColdframeError) -> dict[str, str]:
     """Return the headers SDKs obey: when to retry, and whether at all."""
     found: dict[str, str] = {}
-    if error.retry is not None:
-        found["x-should-retry"] = "true" if error.retry else "false"
+    retry = False if error.status == 500 else error.retry  # what nobody expected happens again
+    if retry is not None:
+        found["x-should-retry"] = "true" if retry else "false"
     if error.status in (429, 503) and error.retry is not False:
         after = _RETRY_AFTER if error.retry_after is None else max(0.0, error.retry_after)
         found["retry-after"] = str(max(1, math.ceil(after)))
@@ -117,6 +118,8 @@ def _litestars(_: Request[Any, Any, Any], error: HTTPException) -> Response[byte
 
 
 def _any(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    if isinstance(error, RecursionError):  # of the JSON decoder: nothing of ours recurses with a request
+        return respond(InvalidRequest("The body is nested too deeply."))
     return respond(internal(error))
 
 

@@ -30,7 +30,7 @@ class Queue:
         """
         if len(self._tickets) >= self._size + max(0, room):
             raise QueueFull(
-                f"{len(self._tickets)} requests wait for `{self._name}` already, as many as its queue holds.",
+                f"`{self._name}` is busy, and its queue is full: {len(self._tickets)} of {self._size} requests wait.",
                 extra={"queue_size": self._size},
             )
         ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()

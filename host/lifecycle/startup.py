@@ -49,6 +49,9 @@ class Surroundings(Protocol):
     def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
         """Return the manifest's options, checked by the engine's type, as msgpack."""
 
+    def folder(self, manifest: Manifest) -> Path:
+        """Return the folder that the manifest's relative paths start from."""
+
     def placement(self, name: str) -> Placement:
         """Return the placement of that name."""
 
@@ -108,6 +111,8 @@ class Startup:
             options=self._around.options(self._manifest, engine),
             threads=self._around.threads,
             memory=self._around.budget.totals,
+            held={pool: self._around.budget.held(pool) for pool in self._around.budget.totals},
+            base=str(self._around.folder(self._manifest)),
             attempt=attempt,
         )
         self._tell("starting")

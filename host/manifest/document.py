@@ -48,6 +48,8 @@ class Document:
             return msgspec.convert(data, type_, strict=True)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
+            if isinstance(error.__cause__, ValueError):  # of a Struct that refuses what its fields say together
+                raise self.error(message, at + _steps(place)) from None
             raise self._told(message, info, at, _steps(place)) from None
 
     def _part(self, at: Where) -> Any:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from host.errors import ColdframeError, InstanceDied
+from host.errors import ColdframeError, InstanceDied, Unavailable
 from host.function import Facts, Instance, Operation, Plan, Progress
 from host.placement.exchange import Exchange
 from host.placement.link import Ending, Job, Link, Placement
@@ -76,7 +76,7 @@ class InlineLink(Link):
             await asyncio.to_thread(self._instance.close)
         self._instance = self._calls = None
         for exchange in list(self._exchanges.values()):
-            exchange.fail(InstanceDied("The model was stopped while it answered."))
+            exchange.fail(Unavailable("The model was unloaded while it answered."))
         self._exchanges.clear()
         if not self.ended.done():
             self.ended.set_result(Ending(how="stopped"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-from litestar import Request, get, post
+from litestar import get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery
 from litestar.response import Stream
@@ -62,24 +62,26 @@ async def stream_events(runtime: RuntimeDependency, name: FromQuery[str | None] 
     return Stream(_events(runtime, name), media_type="text/event-stream", headers=_HEADERS)
 
 
-@post("/v1/functions/{action:path}", status_code=200, summary="Load or unload by hand")
-async def load_or_unload(
-    request: Request[Any, Any, Any],
-    runtime: RuntimeDependency,
-    action: FromPath[str],
-) -> Status | Unloaded:
+@get("/v1/functions/{name:path}", summary="One deployment and its state")
+async def get_function(runtime: RuntimeDependency, name: FromPath[str]) -> Status:
+    """Return one deployment, by name or alias; names may hold slashes. Wakes nothing."""
+    return runtime.catalog.find(name.lstrip("/")).status()
+
+
+@post("/v1/functions/{name:path}", status_code=200, summary="Load or unload by hand")
+async def load_or_unload(runtime: RuntimeDependency, name: FromPath[str]) -> Status | Unloaded:
     """Load a deployment and return when it is ready, or drain and unload it; a cool-down is skipped."""
-    name, _, verb = action.strip("/").rpartition("/")
-    if not name or verb not in ("load", "unload"):
+    model, _, verb = name.strip("/").rpartition("/")
+    if not model or verb not in ("load", "unload"):
         raise NotFound("Expected /v1/functions/NAME/load or /v1/functions/NAME/unload.")
     if verb == "unload":
-        deployment = runtime.catalog.find(name)
+        deployment = runtime.catalog.find(model)
         done = await deployment.unload()
         return Unloaded(name=deployment.name, state=deployment.state, unloaded=done)
     while True:
         if runtime.dispatch.stopping:
             raise ShuttingDown("The host is shutting down.", retry_after=5.0)
-        deployment = runtime.catalog.find(name)
+        deployment = runtime.catalog.find(model)
         with contextlib.suppress(Superseded):  # its manifest changed meanwhile: look it up again
             await deployment.load()
             return deployment.status()

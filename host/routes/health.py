@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import msgspec
-from litestar import Response, get
+from litestar import HttpMethod, Response, get, route
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from host import __version__, machine
@@ -20,6 +20,7 @@ from host.runtime import Runtime
 from host.telemetry import METRICS
 
 _STARTED = time.time()
+_PROBES = (HttpMethod.GET, HttpMethod.HEAD)
 _LIBRARIES = ("torch", "transformers", "llama-cpp-python", "litestar", "granian", "huggingface-hub")
 
 
@@ -48,13 +49,13 @@ class Health(msgspec.Struct, kw_only=True, frozen=True):
     """Manifests that are not served as they stand; `/v1/functions` lists them."""
 
 
-@get("/livez", summary="Whether the process runs")
+@route("/livez", http_method=_PROBES, summary="Whether the process runs")
 async def livez() -> Alive:
     """Answer at once, whatever is loading."""
     return Alive()
 
 
-@get("/readyz", summary="Whether calls are taken")
+@route("/readyz", http_method=_PROBES, summary="Whether calls are taken")
 async def readyz(runtime: RuntimeDependency) -> Alive:
     """Answer 200 while calls are taken, cold models included, and 503 while shutting down."""
     if runtime.dispatch.stopping:
@@ -62,7 +63,7 @@ async def readyz(runtime: RuntimeDependency) -> Alive:
     return Alive()
 
 
-@get("/health", summary="The host at a glance")
+@route("/health", http_method=_PROBES, summary="The host at a glance")
 async def health(runtime: RuntimeDependency) -> Health:
     """Tell devices, versions, what is loaded and what is disabled, and why."""
     budget = runtime.budget

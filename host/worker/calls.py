@@ -15,6 +15,9 @@ from typing import Any, Protocol
 from host.errors import ColdframeError
 from host.function import Instance
 
+PRIVATE = "\x1f"
+"""Begins a line of the log that may tell of one call, and so must not reach the client of another."""
+
 
 class Outlet(Protocol):
     """Where the news of calls go. Called on the event loop, in order."""
@@ -67,7 +70,7 @@ class Calls:
         except ColdframeError as error:
             self._outlet.fail(call, error)
         except Exception as error:  # noqa: BLE001 - whatever an instance raises ends this call alone
-            traceback.print_exception(error, file=sys.stderr)
+            print("".join(PRIVATE + line for line in _lines(error)), end="", file=sys.stderr)
             self._outlet.fail(call, ColdframeError("The model failed to answer; the host's log has the details."))
 
     async def _stream(self, call: int, answers: AsyncIterator[Any]) -> None:
@@ -79,3 +82,7 @@ class Calls:
             close = getattr(answers, "aclose", None)
             if close is not None:
                 await close()
+
+
+def _lines(error: Exception) -> list[str]:
+    return "".join(traceback.format_exception(error)).splitlines(keepends=True)

@@ -6,7 +6,7 @@ import pytest
 
 from host import catalog as catalog_module
 from host.catalog import _existing, manifest_files, read_folder
-from host.errors import ModelNotFound
+from host.errors import ModelFileNotFound, ModelNotFound
 from host.events import State
 
 pytestmark = pytest.mark.anyio
@@ -64,9 +64,8 @@ async def test_a_change_retires_the_old_one(made):
         (GOOD.replace("inline", "nowhere"), "placement", 3),
         (GOOD + "options: {capacityy: 2}\n", "options.capacityy", 4),
         (GOOD + "engine: llama\n", "engine", 4),
-        (GOOD.replace("package:coldframe_echo/model.echo", "./missing.echo"), "model", 2),
     ],
-    ids=["no yaml", "type", "unknown", "task", "placement", "option", "engine", "file"],
+    ids=["no yaml", "type", "unknown", "task", "placement", "option", "engine"],
 )
 async def test_a_problem_says_where_it_is_and_hurts_no_other_file(made, text, key, line):
     catalog = refresh(made, a=text, b=GOOD)
@@ -105,6 +104,33 @@ async def test_a_last_good_one_gives_way_to_whoever_has_its_name_now(made):
     assert [problem.serving_last_good for problem in catalog.problems.values()] == [False]
 
 
+async def test_a_name_stays_with_the_file_that_is_served_under_it(made):
+    refresh(made, b=GOOD)
+    served = made.runtime.catalog.find("b")
+    catalog = refresh(made, a=GOOD + "aliases: [b]\n")
+    assert catalog.find("b") is served
+    assert [problem.file for problem in catalog.problems.values()] == ["a.yaml"]
+    catalog = refresh(made, b=None)
+    assert catalog.find("b").name == "a"
+
+
+async def test_what_cannot_be_a_manifest_is_told(made):
+    (made.folder / "dir.yaml").mkdir()
+    (made.folder / "link.yaml").symlink_to(made.folder / "nowhere")
+    catalog = refresh(made, a=GOOD)
+    assert catalog.find("a")
+    assert sorted(problem.file for problem in catalog.problems.values()) == ["dir.yaml", "link.yaml"]
+
+
+async def test_a_model_that_is_not_here_yet_is_the_calls_to_tell(made):
+    catalog = refresh(made, a=GOOD.replace("package:coldframe_echo/model.echo", "./late.echo"))
+    assert not catalog.problems
+    with pytest.raises(ModelFileNotFound):
+        await catalog.find("a").acquire()
+    (made.folder / "late.echo").write_text("here")
+    await catalog.find("a").load()
+
+
 async def test_a_check_that_raises_anything_is_that_files_problem(made):
     check = made.runtime.check
 
@@ -126,7 +152,8 @@ async def test_files_that_are_no_manifests(tmp_path):
         (tmp_path / name).write_text("")
     (tmp_path / "dir.yaml").mkdir()
     (tmp_path / "link.yaml").symlink_to(tmp_path / "nowhere")
-    assert [file.name for file in manifest_files(tmp_path)] == ["a.yml", "b.yaml"]
+    (tmp_path / "loud.YAML").write_text("")
+    assert [file.name for file in manifest_files(tmp_path)] == ["a.yml", "b.yaml", "dir.yaml", "link.yaml", "loud.YAML"]
     assert manifest_files(tmp_path / "c.txt") == [tmp_path / "c.txt"]
     assert manifest_files(tmp_path / "missing") == []
 

@@ -12,7 +12,15 @@ from typing import Any
 import msgspec
 import structlog
 
-from host.errors import ColdframeError, InstanceDied, LoadFailed, RequestTooLarge, from_body
+from host.errors import (
+    ColdframeError,
+    InstanceDied,
+    InvalidRequest,
+    LoadFailed,
+    RequestTooLarge,
+    Unavailable,
+    from_body,
+)
 from host.function import Facts, Operation, Plan, Progress
 from host.placement.exchange import Exchange
 from host.placement.link import Ending, Job, Link
@@ -102,9 +110,12 @@ class ProcessLink(Link):
         if not self.alive:
             exchange.fail(InstanceDied("The model's process ended while the call came in."))
             return exchange
-        body = msgspec.Raw(encoder.encode(request))
         try:
+            body = msgspec.Raw(encoder.encode(request))
             self._wire.send(Call(call, operation.name, body))
+        except OverflowError:
+            exchange.fail(InvalidRequest("The request has an integer of more than 64 bits."))
+            return exchange
         except FrameTooLong as error:
             exchange.fail(RequestTooLarge(f"The request is too large for the model's process: {error}."))
             return exchange
@@ -193,10 +204,18 @@ class ProcessLink(Link):
         said = f" Its last words: {tail.splitlines()[-1]}" if tail else ""
         self._fail_start(LoadFailed(f"The model's process ended while it loaded ({how}).{said}"))
         for exchange, _ in self._exchanges.values():
-            exchange.fail(InstanceDied(f"The model's process ended while it answered ({how}).{said}"))
+            exchange.fail(_stopped() if self._stopping else _died(how, said))
         self._exchanges.clear()
         killed = status == -signal.SIGKILL and not self._stopping and not deaf
         self.ended.set_result(Ending(how=how, log=tail, killed=killed))
+
+
+def _stopped() -> ColdframeError:
+    return Unavailable("The model was unloaded while it answered: the time that calls have to end then was over.")
+
+
+def _died(how: str, said: str) -> ColdframeError:
+    return InstanceDied(f"The model's process ended while it answered ({how}).{said}")
 
 
 def describe(status: int) -> str:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import BinaryIO
 
+from host.worker.calls import PRIVATE
+
 TAIL_LINES = 40
 TAIL_CHARS = 2000
 _LINE_MAX = 4096
@@ -59,7 +61,9 @@ class LogPipe(asyncio.Protocol):
 
     def _keep(self, line: bytes) -> None:
         text = line[:_LINE_MAX].decode(errors="replace").rstrip()
-        if text:
+        if text.startswith(PRIVATE):
+            self._pass_on(text.removeprefix(PRIVATE))
+        elif text:
             self._lines.append(text)
             self._pass_on(text)
 
