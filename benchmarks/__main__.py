@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.table import Row, show
 
-NAMES = ("start", "cold", "overhead")
+NAMES = ("start", "cold", "overhead", "chat")
 
 
 def main(names: list[str]) -> int:

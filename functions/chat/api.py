@@ -64,6 +64,7 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     repeat_penalty: float | None = None
     repetition_penalty: float | None = None
     ignore_eos: bool | None = None
+    adapter: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -82,6 +83,7 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     web_search_options: Any = None
     grammar: Any = None
     json_schema: Any = None
+    lora: Any = None
     guided_json: Any = None
     guided_regex: Any = None
     guided_choice: Any = None

@@ -48,6 +48,7 @@ _UNSERVED: dict[str, tuple[Any, ...]] = {
     "web_search_options": (),
     "grammar": (),
     "json_schema": (),
+    "lora": (),
     "guided_json": (),
     "guided_regex": (),
     "guided_choice": (),

@@ -53,7 +53,7 @@ class LlamaChat(LlamaInstance):
 
     async def _answer(self, request: ChatRequest) -> AsyncIterator[ChatEvent]:
         wants = await self._wants(request)
-        prompt = cached = completion = 0
+        prompt = cached = completion = accepted = rejected = 0
         async with aclosing(self.decoder.generate(wants)) as generation:
             async for news in generation:
                 match news:
@@ -63,10 +63,21 @@ class LlamaChat(LlamaInstance):
                         if index == 0:
                             prompt, cached = news.prompt_tokens, news.cached_tokens
                         completion += news.completion_tokens
+                        accepted += news.accepted_tokens
+                        rejected += news.rejected_tokens
                         yield Finish(index, _reason(reason))
-        yield Done(Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached))
+        yield Done(
+            Usage(
+                prompt_tokens=prompt,
+                completion_tokens=completion,
+                cached_tokens=cached,
+                accepted_tokens=accepted,
+                rejected_tokens=rejected,
+            )
+        )
 
     async def _wants(self, request: ChatRequest) -> list[Want]:
+        adapter = self.adapter(request.model, request.adapter)
         length = sum(len(conversation.text(message)) for message in request.messages)
         if length > _LONG:
             prompt = await asyncio.to_thread(self._prompt, request)
@@ -84,7 +95,14 @@ class LlamaChat(LlamaInstance):
         sampling = self._sampling(request)
         endless = bool(request.ignore_eos)
         return [
-            Want(prompt=prompt, limit=limit, sampling=_seeded(sampling, index), stops=request.stops, endless=endless)
+            Want(
+                prompt=prompt,
+                limit=limit,
+                sampling=_seeded(sampling, index),
+                stops=request.stops,
+                adapter=adapter,
+                endless=endless,
+            )
             for index in range(request.choices)
         ]
 

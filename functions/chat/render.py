@@ -194,4 +194,7 @@ def completion_usage(usage: Usage) -> CompletionUsage:
         completion_tokens=usage.completion_tokens,
         total_tokens=usage.prompt_tokens + usage.completion_tokens,
         prompt_tokens_details=PromptDetails(cached_tokens=usage.cached_tokens),
+        completion_tokens_details=CompletionDetails(
+            accepted_prediction_tokens=usage.accepted_tokens, rejected_prediction_tokens=usage.rejected_tokens
+        ),
     )

@@ -6,17 +6,24 @@ from contextlib import aclosing
 from typing import Any
 
 from litestar import Response, post
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
 from functions.chat.api import CHAT, ChatRequest
 from functions.chat.checks import check
-from functions.chat.render import ChunkRenderer, collect
+from functions.chat.render import ChunkRenderer, Completion, collect
 from host.http import HostDependency
 from host.http.response import JsonResponse
 from host.http.sse import EventStream
 
 
-@post(["/v1/chat/completions", "/chat/completions"], status_code=200, summary="Answer a conversation", tags=["chat"])
+@post(
+    ["/v1/chat/completions", "/chat/completions"],
+    status_code=200,
+    summary="Answer a conversation",
+    tags=["chat"],
+    responses={200: ResponseSpec(Completion, generate_examples=False, description="Whole; streams send its chunks")},
+)
 async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) -> Response[Any]:
     """Answer a conversation, whole or as a stream of server-sent events."""
     check(data)

@@ -17,7 +17,10 @@ def coldframe_functions() -> list[Function]:
             name="embeddings",
             summary="Vectors for texts: search, clustering, retrieval",
             operations=(EMBED,),
-            instances={"transformers": "functions.embeddings.transformers:TransformersEmbeddings"},
+            instances={
+                "transformers": "functions.embeddings.transformers:TransformersEmbeddings",
+                "llama": "functions.embeddings.llama:LlamaEmbeddings",
+            },
             tasks=("feature-extraction", "sentence-similarity"),
             routes=(create_embeddings,),
             cli="functions.embeddings.shell:EmbeddingsShell",

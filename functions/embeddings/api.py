@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -53,6 +53,31 @@ class Vectors(msgspec.Struct, kw_only=True, frozen=True):
     dimension: int
     usage: Usage
     """Tokens without padding, special tokens and prompts included."""
+
+
+class Embedding(msgspec.Struct, kw_only=True, frozen=True):
+    """One vector, as clients read it."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+    """Numbers, or base64 of little-endian float32."""
+
+
+class EmbeddingUsage(msgspec.Struct, kw_only=True, frozen=True):
+    """Tokens of all inputs."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct, kw_only=True, frozen=True):
+    """The body of the response, as `functions.embeddings.render` writes it."""
+
+    object: Literal["list"] = "list"
+    model: str
+    data: list[Embedding]
+    usage: EmbeddingUsage
 
 
 EMBED: Operation[EmbeddingsRequest, Vectors] = Operation(

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.inputs import QUERY
 from functions.embeddings.layout import Layout
-from functions.engines.transformers.encoder import Item
-from functions.engines.transformers.tokenizer import Ids, Tokenizer
+from functions.engines.batching.item import Ids, Item
 from host.errors import InputTooLong, InvalidRequest
 
+_FAR = 16
+"""How many times too long a text is that is not tokenised to be counted exactly."""
 _PROMPTS_FOR_QUERIES = ("query", "search_query")
 _PROMPTS_FOR_DOCUMENTS = ("document", "search_document", "passage", "corpus")
+
+
+class Tokenizer(Protocol):
+    """What items ask of a model's tokenizer, whatever engine it is of."""
+
+    vocabulary: int
+    prefix: list[int]
+
+    async def encode(self, texts: Sequence[str]) -> list[Ids]: ...  # noqa: D102
+    def bare(self, text: str) -> list[int]: ...  # noqa: D102
+    def frame(self, ids: Sequence[int], before: Sequence[int] = ()) -> Ids: ...  # noqa: D102
+    def cut(self, ids: Ids, limit: int) -> Ids: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
 
 
 class Items:
@@ -31,8 +48,8 @@ class Items:
         text = self._layout.prompts[name] if name else ""
         texts = [f"{text}{item}" for item in inputs if isinstance(item, str)]
         ids = [self._framed(item, before, at) for at, item in enumerate(inputs) if isinstance(item, list)]
-        found = ids or await self._tokenizer.encode(texts)
         cut = self._truncate if request.truncate is None else request.truncate
+        found = ids or await self._tokenizer.encode([self._short(t, at, cut=cut) for at, t in enumerate(texts)])
         prompt = len(self._tokenizer.prefix) + len(before) if name else 0
         return [Item(ids=self._fit(ids, at, len(found), cut=cut), prompt=prompt) for at, ids in enumerate(found)]
 
@@ -85,7 +102,31 @@ class Items:
             )
         return self._tokenizer.frame(ids, before)
 
+    def _short(self, text: str, at: int, *, cut: bool) -> str:
+        """Return the text without what is over-long by far: a word is a token at least.
+
+        Megabytes of text would else keep the tokenizer, and whoever waits for it, busy for seconds only to be refused.
+        """
+        most = _FAR * self._longest
+        if len(text) < 2 * most:
+            return text
+        words = text.split(maxsplit=most)
+        if len(words) <= most:
+            return text
+        if cut:
+            return text[: -len(words[-1])]
+        raise InputTooLong(
+            f"input[{at}] is too large: it has more than {most} tokens, the model takes {self._longest}; "
+            "shorten it, or send truncate: true to have it cut",
+            param=f"input[{at}]",
+            extra={"n_prompt_tokens": most, "n_ctx": self._longest},
+        )
+
     def _fit(self, ids: Ids, at: int, count: int, *, cut: bool) -> Ids:
+        if not len(ids):
+            raise InvalidRequest(
+                f"input[{at}] has no tokens for this model: it is white space only", param=f"input[{at}]"
+            )
         if len(ids) <= self._longest:
             return ids
         if cut:

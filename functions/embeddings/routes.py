@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from litestar import post
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.embeddings.api import EMBED, EmbeddingsRequest
+from functions.embeddings.api import EMBED, EmbeddingList, EmbeddingsRequest
 from functions.embeddings.inputs import check
 from functions.embeddings.render import render
 from host.http import HostDependency
 from host.http.response import JsonResponse
 
 
-@post(["/v1/embeddings", "/embeddings"], status_code=200, summary="Create embeddings", tags=["embeddings"])
+@post(
+    ["/v1/embeddings", "/embeddings"],
+    status_code=200,
+    summary="Create embeddings",
+    tags=["embeddings"],
+    responses={200: ResponseSpec(EmbeddingList, generate_examples=False, description="In the order of the inputs")},
+)
 async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> JsonResponse:
     """Return a vector for each input, in their order."""
     check(data)

@@ -16,11 +16,12 @@ from functions.embeddings.head import Head
 from functions.embeddings.inputs import check, listed
 from functions.embeddings.items import Items
 from functions.embeddings.layout import Layout
+from functions.engines.batching.batcher import Batcher
+from functions.engines.batching.item import Item, size
 from functions.engines.transformers import encoder as encoders
-from functions.engines.transformers import limits, tokenizer
+from functions.engines.transformers import limits, memory, tokenizer
 from functions.engines.transformers import plan as planning
-from functions.engines.transformers.batcher import Batcher
-from functions.engines.transformers.encoder import Encoder, Item
+from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from host.errors import ColdframeError, LoadFailed
@@ -46,7 +47,9 @@ class TransformersEmbeddings(Instance):
         self._head = head
         self._items = items
         tokens, overhead = encoders.budget(knobs, plan, encoder.device)
-        self._batcher: Batcher[Item, Vector] = Batcher(self._compute, encoders.size, budget=tokens, overhead=overhead)
+        self._batcher: Batcher[Item, Vector] = Batcher(
+            self._compute, size, budget=tokens, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+        )
 
     @classmethod
     def plan(cls, load: Load) -> Plan:

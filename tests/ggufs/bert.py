@@ -42,7 +42,9 @@ _FILE_TYPES = {
 }
 
 
-def convert(folder: Path, target: Path, kind: str = "f32", pooling: str | None = "mean") -> Path:
+def convert(
+    folder: Path, target: Path, kind: str = "f32", pooling: str | None = "mean", *, pooler: bool = True
+) -> Path:
     """Write the folder's weights and vocabulary to `target` as `f32`, `f16` or `q8_0`, and return it.
 
     `pooling` is `mean`, `cls`, `last` or `rank`; None leaves it out of the file.
@@ -54,7 +56,7 @@ def convert(folder: Path, target: Path, kind: str = "f32", pooling: str | None =
     for name, tensor in load_file(folder / "model.safetensors").items():
         stem, _, part = name.removeprefix("bert.").rpartition(".")
         renamed = _renamed(stem)
-        if renamed is None or (renamed == "cls" and pooling != "rank"):
+        if renamed is None or (renamed == "cls" and (pooling != "rank" or not pooler)):
             continue
         data, how = _stored(renamed, tensor, kind)
         writer.add_tensor(f"{renamed}.{part}", data, raw_dtype=how)

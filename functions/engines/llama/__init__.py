@@ -12,7 +12,7 @@ ENGINE = Engine(
     name="llama",
     summary="GGUF files on llama.cpp, with continuous batching and shared prefixes",
     requires=("llama_cpp", "jinja2", "numpy"),
-    preload=("functions.engines.llama.instance",),
+    preload=("functions.engines.llama.instance", "functions.engines.llama.pooled.model"),
     suffixes=(".gguf",),
     options=LlamaOptions,
 )

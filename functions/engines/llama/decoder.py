@@ -1,45 +1,71 @@
 """The decode thread: continuous batching over one context, which nobody else touches.
 
-Every step computes one token for each sequence that generates, and prompts up to the batch's size. Requests come in
-through a queue; the news of a step go out with one call per event loop. It knows nothing of chats or templates.
+Every step computes one token for each sequence that generates (and checks tokens guessed to follow), and prompts as far
+as that keeps answers steady. Requests come in through a queue; the news of a step go out while the next one is
+computed. It knows nothing of chats or templates.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence as Many
 from queue import Empty, SimpleQueue
 
 from functions.engines.llama.context import ABORTED, COMPUTED, NO_ROOM, Context
-from functions.engines.llama.generation import Generation, News, Want
+from functions.engines.llama.filling import Filling, Part
+from functions.engines.llama.generation import Generation, Want
+from functions.engines.llama.outbox import Outbox
+from functions.engines.llama.sampling import NotNumbers
+from functions.engines.llama.schedule import Pace
 from functions.engines.llama.sequence import Sequence
 from functions.engines.llama.slots import Slots
+from functions.engines.llama.speculation import Speculator
 from functions.engines.llama.vocabulary import Vocabulary
 from host.errors import ColdframeError, ShuttingDown
 
 logger = logging.getLogger(__name__)
 
-Part = tuple[Sequence, int, int]
-"""A sequence's share of a batch: how many tokens, and the batch index of the last of them."""
-
 
 class Decoder:
     """Generates text for many requests side by side."""
 
-    def __init__(self, context: Context, vocabulary: Vocabulary, slots: Slots, *, length: int) -> None:
+    def __init__(
+        self,
+        context: Context,
+        vocabulary: Vocabulary,
+        slots: Slots,
+        *,
+        length: int,
+        chunk: int | None = None,
+        alone: bool = False,
+        speculator: Speculator | None = None,
+        guesses: int = 0,
+    ) -> None:
+        """Start the thread.
+
+        `length` is a slot's tokens; `chunk` a long prompt's share of a step, by default what keeps answers steady;
+        `alone` computes one sequence at a time. The speculator, closed with the decoder, guesses `guesses` at most.
+        """
         self._context = context
         self._vocabulary = vocabulary
         self._slots = slots
         self._length = length
+        self._pace = Pace(context.size, chunk)
+        self._filling = Filling(context, self._pace, alone=alone, speculator=speculator)
+        self._speculator = speculator
+        self._guesses = guesses
         self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
-        self._waiting: deque[Sequence] = deque()
+        self._outbox = Outbox(self._inbox.put)
+        self._arrivals = itertools.count()
+        self._waiting: list[Sequence] = []
         self._active: list[Sequence] = []
         self._suspects: deque[Sequence] = deque()
         """Sequences of a batch that failed, to be computed one by one so that only the guilty one gets the error."""
-        self._news: dict[Generation, list[News | BaseException]] = {}
         self._computing: tuple[Generation, ...] = ()
         self._cramped = False
         """The cache was full: nobody else gets a slot before somebody is through."""
@@ -61,6 +87,13 @@ class Decoder:
         self._inbox.put(None)
         self._context.abort(True)
         self._thread.join()
+        if self._speculator is not None:
+            self._speculator.close()
+
+    @property
+    def slots(self) -> Slots:
+        """The slots; only for who knows that nothing is computed, before the first request or after `close`."""
+        return self._slots
 
     def counts(self) -> tuple[int, int]:
         """Return how many sequences compute and how many wait; a glance from another thread."""
@@ -83,12 +116,13 @@ class Decoder:
             except Exception as error:
                 logger.exception("a decode step failed")
                 self._forget(self._active)
-                self._fail(self._active + list(self._waiting), error)
-            self._deliver()
-        self._fail(self._active + list(self._waiting), ShuttingDown("this model was unloaded"))
+                self._fail(self._active + self._waiting, error)
+            if not self._active and not self._waiting:
+                self._outbox.send()
+        self._fail(self._active + self._waiting, ShuttingDown("this model was unloaded"))
         while (rest := self._poll()) is not None:
             self._tell(rest, ShuttingDown("this model was unloaded"))
-        self._deliver()
+        self._outbox.send()
 
     def _receive(self) -> bool:
         """Take in what was asked or given up meanwhile; waits when there is nothing to do. False means the end."""
@@ -108,12 +142,20 @@ class Decoder:
             return none
 
     def _enter(self, generation: Generation) -> None:
+        came = next(self._arrivals)
         try:
             for index in range(len(generation.wants)):
-                self._waiting.append(Sequence(generation, index, self._vocabulary, self._length))
+                self._wait(
+                    Sequence(
+                        generation, index, self._vocabulary, self._length, order=came + index, guesses=self._guesses
+                    )
+                )
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's own
             self._fail([one for one in self._waiting if one.generation is generation], error)
             self._tell(generation, error)
+
+    def _wait(self, sequence: Sequence) -> None:
+        bisect.insort(self._waiting, sequence, key=_order)
 
     def _leave(self, generation: Generation) -> None:
         for sequence in [*self._active, *self._waiting]:
@@ -123,51 +165,39 @@ class Decoder:
     def _step(self) -> None:
         self._admit()
         parts = self._fill()
+        # Who reads the news does so while the next step is computed, and not while this thread needs the interpreter.
+        self._outbox.send()
         if parts:
             self._settle(parts, self._compute(parts))
 
     def _admit(self) -> None:
         """Give idle slots to those who wait, in order; one whose prefix is just being computed lets others pass."""
-        held: deque[Sequence] = deque()
         self._cramped = self._cramped and bool(self._active)
-        while self._waiting and self._slots.free and not self._cramped:
-            sequence = self._waiting.popleft()
-            slot = self._slots.take(sequence.tokens)
-            if slot is None:
-                held.append(sequence)
-                continue
-            sequence.enter(slot)
-            self._active.append(sequence)
-        self._waiting.extendleft(reversed(held))
+        for sequence in list(self._waiting):
+            if self._cramped or not self._slots.free:
+                return
+            slot = self._slots.take(sequence.tokens, sequence.want.adapter)
+            if slot is not None:
+                self._waiting.remove(sequence)
+                sequence.enter(slot)
+                self._active.append(sequence)
 
     def _fill(self) -> list[Part]:
-        """Fill the batch: first those who generate, then prompts, the oldest first."""
         while self._suspects and self._suspects[0] not in self._active:
             self._suspects.popleft()
-        among = [self._suspects[0]] if self._suspects else self._active
-        self._context.begin()
-        room = self._context.size
-        parts: list[Part] = []
-        for sequence in sorted(among, key=_has_prompt_left):
-            count = min(room, sequence.pending)
-            if not count:
-                break
-            slot = sequence.slot
-            assert slot is not None
-            start, end = slot.computed, slot.computed + count
-            tokens = sequence.tokens[start:end]
-            index = self._context.add(slot.id, tokens, start, output=end == len(sequence.tokens))
-            parts.append((sequence, count, index))
-            room -= count
-        return parts
+        return self._filling.fill([self._suspects[0]] if self._suspects else self._active)
 
     def _compute(self, parts: list[Part]) -> int:
         self._context.abort(False)
-        self._computing = tuple({sequence.generation for sequence, _, _ in parts})
+        self._computing = tuple({part.sequence.generation for part in parts})
         try:
             if self._closed or all(generation.cancelled for generation in self._computing):
                 return ABORTED
-            return self._context.compute()
+            began = time.perf_counter()
+            outcome = self._context.compute()
+            if outcome == COMPUTED:
+                self._pace.learn(sum(part.count + len(part.guess) for part in parts), time.perf_counter() - began)
+            return outcome
         finally:
             self._computing = ()
 
@@ -182,19 +212,39 @@ class Decoder:
             self._suspect(parts, outcome)
 
     def _harvest(self, parts: list[Part]) -> None:
-        for sequence, count, index in parts:
-            slot = sequence.slot
-            assert slot is not None
-            slot.computed += count
+        broken: list[Sequence] = []
+        for part in parts:
+            sequence, slot = part.sequence, part.sequence.slot
+            if slot is None:
+                continue  # another answer of its request has failed just now
+            slot.computed += part.count
             if sequence.generation.cancelled or slot.computed < len(sequence.tokens):
+                if part.guess:
+                    self._context.cut(slot.id, slot.computed)
                 continue
-            news, over = sequence.advance(self._context.handle, index)
-            if news:
-                self._news.setdefault(sequence.generation, []).extend(news)
-            if over:
-                self._end(sequence)
-        if self._suspects and self._suspects[0] is parts[0][0]:
+            try:
+                self._advance(part)
+            except NotNumbers:
+                broken.append(sequence)
+            except ColdframeError as error:
+                self._forget([sequence])
+                self._fail([sequence], error)
+        if broken:
+            self._isolate(broken)
+        elif self._suspects and self._suspects[0] is parts[0].sequence and parts[0].sequence.pending == 1:
             self._suspects.popleft()
+
+    def _advance(self, part: Part) -> None:
+        sequence, slot, first = part.sequence, part.sequence.slot, part.index - len(part.guess)
+        assert slot is not None
+        news, over, right = sequence.advance(lambda place: self._context.logits(first + place), part.guess)
+        slot.computed += right
+        if right < len(part.guess):
+            self._context.cut(slot.id, slot.computed)
+        if news:
+            self._outbox.add(sequence.generation, news)
+        if over:
+            self._end(sequence)
 
     def _make_room(self, parts: list[Part]) -> None:
         """Nothing was computed: forget what idle slots keep, else let the youngest start over when there is room."""
@@ -209,12 +259,12 @@ class Decoder:
         assert youngest.slot is not None
         self._slots.release(youngest.slot)
         youngest.slot = None
-        self._waiting.appendleft(youngest)
+        self._wait(youngest)
 
     def _look_again(self, parts: list[Part]) -> None:
         """Ask memory how far each sequence of a batch that was broken off has come."""
-        for sequence, _, _ in parts:
-            slot = sequence.slot
+        for part in parts:
+            sequence, slot = part.sequence, part.sequence.slot
             assert slot is not None
             slot.computed = max(0, min(self._context.length(slot.id), len(sequence.tokens) - 1))
             if not self._context.cut(slot.id, slot.computed):
@@ -223,13 +273,27 @@ class Decoder:
     def _suspect(self, parts: list[Part], outcome: int) -> None:
         """Computing failed: compute the batch's sequences one by one, and fail the one that fails alone."""
         logger.error("llama.cpp could not compute a batch of %d sequences (code %d)", len(parts), outcome)
-        sequences = [sequence for sequence, _, _ in parts]
+        sequences = [part.sequence for part in parts]
         self._forget(sequences)
         if len(parts) > 1:
             self._suspects = deque(sequences)
         else:
             message = f"llama.cpp could not compute this request (code {outcome})"
             self._fail(sequences, ColdframeError(message))
+
+    def _isolate(self, broken: list[Sequence]) -> None:
+        """Logits were not numbers, which whoever shares the memory may catch: wipe it, and compute everybody alone.
+
+        The one whose logits are no numbers when it is computed alone, in a clean memory, is to blame.
+        """
+        self._slots.drop_idle()
+        self._forget(self._active)
+        self._context.wipe()
+        if self._suspects and self._suspects[0] is broken[0]:
+            words = "the model's computation broke down on this request: its logits are not numbers"
+            self._fail(broken, ColdframeError(words))
+        else:
+            self._suspects = deque(self._active)
 
     def _forget(self, sequences: Many[Sequence]) -> None:
         for sequence in sequences:
@@ -244,7 +308,7 @@ class Decoder:
             self._tell(generation, error)
 
     def _tell(self, generation: Generation, error: BaseException) -> None:
-        self._news.setdefault(generation, []).append(error)
+        self._outbox.add(generation, [error])
 
     def _end(self, sequence: Sequence) -> None:
         if sequence.slot is not None:
@@ -256,32 +320,9 @@ class Decoder:
         self._cramped = False
         sequence.close()
 
-    def _deliver(self) -> None:
-        """Send the step's news, with one call for each event loop (there is one, outside of tests)."""
-        if not self._news:
-            return
-        news, self._news = self._news, {}
-        for loop, group in itertools.groupby(sorted(news.items(), key=_loop_id), key=lambda item: item[0].loop):
-            batch = [(generation, items) for generation, items in group if not generation.cancelled]
-            try:
-                loop.call_soon_threadsafe(_hand_out, batch)
-            except RuntimeError:
-                for generation, _ in batch:  # the loop is closed: nobody listens any more
-                    generation.cancelled = True
-                    self._leave(generation)
-
 
 _NOTHING: Generation = object.__new__(Generation)
 
 
-def _has_prompt_left(sequence: Sequence) -> bool:
-    return sequence.pending > 1
-
-
-def _loop_id(item: tuple[Generation, list[News | BaseException]]) -> int:
-    return id(item[0].loop)
-
-
-def _hand_out(batch: list[tuple[Generation, list[News | BaseException]]]) -> None:
-    for generation, items in batch:
-        generation.receive(items)
+def _order(sequence: Sequence) -> int:
+    return sequence.order

@@ -173,9 +173,10 @@ def told(target: Target, layers: int) -> dict[str, int | str]:
 
 def retold(detail: Mapping[str, int | float | str], seen: tuple[Device, ...] | None = None) -> Target:
     """Return the target that a plan has chosen; raises `LoadFailed` when one of its devices is gone."""
-    seen = accelerators() if seen is None else seen
-    by_pool = {device.pool: device for device in seen}
     wanted = [pool for pool in str(detail.get("devices", "")).split(",") if pool]
+    if seen is None:
+        seen = accelerators() if wanted else ()  # no look at devices, which takes their memory, for a model on the CPU
+    by_pool = {device.pool: device for device in seen}
     gone = [pool for pool in wanted if pool not in by_pool]
     if gone:
         raise LoadFailed(f"{', '.join(gone)} was there when this model was planned, and is gone")

@@ -24,6 +24,8 @@ class Want(msgspec.Struct, kw_only=True, frozen=True):
     """Tokens to generate at most; prompt and limit together fit into a slot."""
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
+    adapter: str | None = None
+    """The adapter to compute with; None is the model as it is."""
     endless: bool = False
     """Do not stop where the model would end."""
 
@@ -43,6 +45,10 @@ class End(msgspec.Struct, frozen=True):
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    accepted_tokens: int = 0
+    """Guessed tokens that the model took."""
+    rejected_tokens: int = 0
+    """Guessed tokens that it did not take."""
 
 
 News = Piece | End

@@ -10,13 +10,14 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from functions.engines.llama import devices, plan
+from functions.engines.llama import adapters, devices, plan
+from functions.engines.llama.assembly import ATTIC, assemble, speculator, with_parts
 from functions.engines.llama.context import Context
 from functions.engines.llama.decoder import Decoder
+from functions.engines.llama.keep import Keep
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.sampling import recommended
-from functions.engines.llama.slots import Slots
 from host.function import Facts, Instance, Load, Plan, Progress
 
 
@@ -24,6 +25,10 @@ class LlamaInstance(Instance):
     """A GGUF file with a context and a decode thread."""
 
     options: ClassVar[type[msgspec.Struct]] = LlamaOptions
+    names: tuple[str, ...] = ()
+    """What clients call the model as it is, without an adapter."""
+    keep: Keep | None = None
+    """Prefixes that outlive this instance."""
 
     def __init__(self, model: Model, context: Context, decoder: Decoder, chosen: Plan, settings: LlamaOptions) -> None:
         self.model = model
@@ -39,13 +44,13 @@ class LlamaInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
-        return plan.make(load)
+        return with_parts(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the decode thread."""
         settings = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-        target = devices.choose(load.manifest.device)
+        target = devices.retold(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 
         def report(done: float) -> None:
@@ -59,16 +64,14 @@ class LlamaInstance(Instance):
             context = Context.open(
                 model, settings, target, context=length, slots=plan.slots, threads=max(1, load.threads)
             )
-            windowed = bool(model.window) and not settings.sliding_window_full
-            slots = Slots(
-                plan.slots,
-                context,
-                reuse=settings.prefix_reuse,
-                shares=not model.recurrent and not windowed,
-                window=model.window if windowed else 0,
-            )
-            decoder = Decoder(context, model.vocabulary, slots, length=length)
+            context.adapters = adapters.Adapters.open(model.handle, settings.adapters, Path(load.base))
+            attic, guesser = int(plan.detail.get(ATTIC, 0)), speculator(model, settings, load, plan)
+            decoder = assemble(model, context, settings, length=length, slots=plan.slots, attic=attic, guesser=guesser)
             instance = cls(model, context, decoder, plan, settings)
+            instance.keep = Keep.of(load, plan, settings)
+            if instance.keep is not None:
+                instance.keep.restore(context, decoder.slots)
+            instance.names = (load.manifest.name, *load.manifest.aliases)
         except BaseException:
             if context is not None:
                 context.close()
@@ -81,6 +84,13 @@ class LlamaInstance(Instance):
             raise
         return instance
 
+    def adapter(self, model: str, asked: str | None) -> str | None:
+        """Return the adapter that a request wants, by `model: NAME@ADAPTER` or by its field `adapter`, or None.
+
+        Raises `ModelNotFound` and `InvalidRequest` with the adapters there are.
+        """
+        return adapters.choose(model, asked, names=self.names, known=tuple(self.settings.adapters))
+
     def prepare(self) -> None:
         """Make what the function needs once the model is there; may raise `LoadFailed`."""
 
@@ -92,5 +102,7 @@ class LlamaInstance(Instance):
     def close(self) -> None:
         """End the decode thread and free context and model."""
         self.decoder.close()
+        if self.keep is not None:
+            self.keep.save(self._context, self.decoder.slots)
         self._context.close()
         self.model.close()

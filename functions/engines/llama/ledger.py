@@ -10,10 +10,13 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-Numbers = dict[str, int]
+Numbers = dict[str, Any]
+_FORMAT = 2
+"""Goes up whenever entries of another shape are written under old keys."""
 
 
 class _Page(msgspec.Struct, kw_only=True):
@@ -27,7 +30,7 @@ class Ledger:
     def __init__(self, model: Path, version: str) -> None:
         real = model.resolve()
         stat = real.stat()
-        self._signature = f"{version} {stat.st_size} {stat.st_mtime_ns}"
+        self._signature = f"{_FORMAT} {version} {stat.st_size} {stat.st_mtime_ns}"
         self._file = _folder() / f"{hashlib.sha256(str(real).encode()).hexdigest()[:32]}.json"
         self._page = self._read()
         self._changed = False

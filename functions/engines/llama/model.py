@@ -12,13 +12,18 @@ from typing import Any
 
 from functions.engines.llama import log
 from functions.engines.llama.devices import Target
-from functions.engines.llama.library import lib
+from functions.engines.llama.library import ggml, lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.vocabulary import Vocabulary
 from host.errors import LoadFailed, OutOfMemory
 
 _MAGIC = b"GGUF"
-_ALL_LAYERS = -1
+_SPLITS = {"none": lib.LLAMA_SPLIT_MODE_NONE, "layer": lib.LLAMA_SPLIT_MODE_LAYER, "row": lib.LLAMA_SPLIT_MODE_ROW}
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""What names of tensors hold that are a mixture's experts."""
+
+ggml.ggml_backend_cpu_buffer_type.argtypes = []
+ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
 
 
 class Model:
@@ -120,8 +125,14 @@ def _parameters(
     params = lib.llama_model_default_params()
     devices = target.array()
     params.devices = ctypes.cast(devices, ctypes.c_void_p)
-    params.split_mode = lib.LLAMA_SPLIT_MODE_NONE if target.device else lib.LLAMA_SPLIT_MODE_LAYER
-    params.n_gpu_layers = gpu_layers(options, target)
+    params.split_mode = _SPLITS[target.split] if target.devices else lib.LLAMA_SPLIT_MODE_LAYER
+    params.n_gpu_layers = target.layers if target.devices else 0
+    shares = (ctypes.c_float * lib.llama_max_devices())(*target.shares)
+    if target.shares:
+        params.tensor_split = shares
+    overrides = _overrides(options) if target.devices else None
+    if overrides is not None:
+        params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
     params.load_mode = lib.LLAMA_LOAD_MODE_NONE if sizes_only else _load_mode(options)
     params.no_alloc = sizes_only
 
@@ -132,14 +143,29 @@ def _parameters(
 
     callback = lib.llama_progress_callback(report)
     params.progress_callback = callback
-    return params, (devices, callback)
+    return params, (devices, shares, overrides, callback)
 
 
-def gpu_layers(options: LlamaOptions, target: Target) -> int:
-    """Return how many layers go to the accelerator; negative means all of them."""
-    if target.device is None:
-        return 0
-    return _ALL_LAYERS if options.gpu_layers == "auto" else options.gpu_layers
+class _Override(ctypes.Structure):
+    """llama.cpp's `llama_model_tensor_buft_override`: tensors whose names match go into that type of buffer."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer", ctypes.c_void_p))
+
+
+def patterns(options: LlamaOptions) -> list[str]:
+    """Return the patterns of names of the tensors that stay with the CPU whatever the layer they are in."""
+    if options.cpu_moe:
+        return [EXPERTS]
+    return [rf"blk\.{layer}{EXPERTS}" for layer in range(options.n_cpu_moe)]
+
+
+def _overrides(options: LlamaOptions) -> Any:
+    """Return the array of overrides, ended by an empty one; None when there are none."""
+    names = patterns(options)
+    if not names:
+        return None
+    cpu = ggml.ggml_backend_cpu_buffer_type()
+    return (_Override * (len(names) + 1))(*(_Override(name.encode(), cpu) for name in names))
 
 
 def _load_mode(options: LlamaOptions) -> int:

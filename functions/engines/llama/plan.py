@@ -1,146 +1,148 @@
-"""How large a context to make, and the bytes it will take: chosen before any weight is read.
+"""What a load will take: devices, layers, slots and context chosen before any weight is read, and the bytes of it all.
 
-It knows budgets and sizes, and nothing of how sizes are weighed or of what is generated.
+It brings the manifest, the machine and the scales together, and says in notes what was chosen and why.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
-from functions.engines.llama import devices
-from functions.engines.llama.devices import Target
+from functions.engines.llama import devices, locking
+from functions.engines.llama.adapters import sizes as adapter_sizes
+from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.fitting import Asked, Choice, Fitting
+from functions.engines.llama.layout import layouts
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.scales import ContextSize, ModelSize, Scales
-from host.errors import OutOfMemory
+from functions.engines.llama.scales import ModelSize, Scales
 from host.function import RAM, Load, Plan
 
-SLOTS = 4
-"""Sequences side by side when the manifest leaves it open."""
 PROCESS = 40 << 20
 """Bytes of a worker that are neither weights, cache nor compute buffers: interpreter, vocabulary, requests."""
-_STEP = 256
-_ENOUGH = 4096
-"""Tokens per slot under which having fewer slots is better than having shorter ones."""
-_LEAST = 512
-_SHARE = 2
-"""`context: auto` takes at most one part in so many of what the weights leave: other models want to live as well."""
+ACCELERATOR_SHARE = 0.95
+"""Of an accelerator's memory, where the host has set no budget yet; the rest is the driver's."""
 
 
-class Choice(msgspec.Struct, kw_only=True, frozen=True):
-    """A context's shape, and why it is that."""
+def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
+    """Plan a load; `seen` are the accelerators, default those that are there.
 
-    context: int
-    slots: int
-    notes: tuple[str, ...] = ()
-
-
-def make(load: Load) -> Plan:
-    """Plan a load. Raises `LoadFailed` for a file that cannot be used, and `OutOfMemory` when a second attempt cannot
-    be any smaller than the first."""
+    Raises `LoadFailed` for a file or options that cannot be used, and `OutOfMemory` when a second attempt cannot be
+    any smaller than the first.
+    """
     options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-    target = devices.choose(load.manifest.device)
-    scales = Scales(load.path, options, target)
+    seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
+    found = devices.candidates(load.manifest.device, seen)
+    room = rooms(load, found)
+    extra = sum(adapter_sizes(options.adapters, Path(load.base)).values())
+    scales = Scales(load.path, options)
     try:
         model = scales.model()
-        choice = choose(load, model, scales, target)
-        size = scales.context(choice.context, choice.slots)
+
+        def weights(target: Target) -> dict[str, int]:
+            return _with_extras(scales.weights(target), extra)
+
+        def weigh(target: Target, context: int, slots: int) -> dict[str, int]:
+            return dict(Counter(weights(target)) + Counter(scales.context(target, context, slots).total))
+
+        asked = _asked(load, options, model)
+        choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+        size = scales.context(choice.target, choice.context, choice.slots)
+        taken = weigh(choice.target, choice.context, choice.slots)
     finally:
         scales.close()
     return Plan(
-        bytes=bytes_by_pool(model, size, target),
-        device=target.pool if target.device else "cpu",
+        bytes=taken,
+        device=choice.target.pool if choice.target.devices else "cpu",
         slots=choice.slots,
         context=choice.context,
-        notes=choice.notes,
+        notes=(*_notes(choice, asked, taken, room, found), *_lock_notes(options, taken)),
         detail={
             "weights": model.weights,
-            "cache": size.cache,
-            "compute": size.compute + size.host,
+            "adapters": extra,
+            "cache": sum(size.cache.values()),
+            "compute": sum(size.compute.values()),
             "trained_context": model.trained,
             "layers": model.layers,
-            "offloaded": model.offloaded if target.device else 0,
+            **devices.told(choice.target, model.layers),
         },
-        pools={one.pool: one.total for one in target.accelerators},
+        pools={one.pool: one.total for one in seen},
     )
 
 
-def choose(load: Load, model: ModelSize, scales: Scales, target: Target) -> Choice:
-    """Choose context and slots: what the manifest says, else what fits."""
+def rooms(load: Load, found: tuple[Device, ...]) -> dict[str, int]:
+    """Return the bytes each pool may give: the budget, and of an accelerator what is free or could be made free.
+
+    What the host's own instances hold counts as free: it evicts them if need be.
+    """
+    room = {pool: size for pool, size in load.memory.items() if pool == RAM}
+    for device in found:
+        budget = load.memory.get(device.pool, int(device.total * ACCELERATOR_SHARE))
+        room[device.pool] = min(budget, device.free + load.held.get(device.pool, 0))
+    return room
+
+
+def _asked(load: Load, options: LlamaOptions, model: ModelSize) -> Asked:
     manifest = load.manifest
-    asked_context = None if manifest.context == "auto" else manifest.context
-    asked_slots = None if manifest.slots == "auto" else manifest.slots
-    room = _room(load, model, target, whole=asked_context is not None)
-    choice = Choice(context=_LEAST, slots=1)
-    for slots in [asked_slots] if asked_slots else [SLOTS, SLOTS // 2, 1]:
-        context = asked_context or _longest(model.trained, slots, room, scales)
-        choice = Choice(context=context, slots=slots)
-        fits = room is None or _taken(scales.context(context, slots)) <= room
-        if fits and (asked_context or context >= min(model.trained, _ENOUGH)):
-            break
-    if load.attempt:
-        choice = _less(choice, asked_context, asked_slots)
-    return msgspec.structs.replace(choice, notes=tuple(_notes(choice, model, asked_context, asked_slots, load)))
-
-
-def bytes_by_pool(model: ModelSize, size: ContextSize, target: Target) -> dict[str, int]:
-    """Return the bytes each pool will give: layers on an accelerator take their weights and cache along."""
-    if target.device is None:
-        return {RAM: model.weights + size.cache + size.compute + size.host + PROCESS}
-    weights = model.weights * model.offloaded // (model.layers + 1)
-    cache = size.cache * min(model.offloaded, model.layers) // max(model.layers, 1)
-    return {
-        target.pool: weights + cache + size.compute,
-        RAM: model.weights - weights + size.cache - cache + size.host + PROCESS,
-    }
-
-
-def _room(load: Load, model: ModelSize, target: Target, *, whole: bool) -> int | None:
-    """Return the bytes that cache and buffers may take; None when no budget is known."""
-    budget = load.memory.get(target.pool, target.device.total if target.device else None)
-    if budget is None:
-        return None
-    left = max(0, budget - model.weights - (0 if target.device else PROCESS))
-    return left if whole else left // _SHARE
-
-
-def _longest(trained: int, slots: int, room: int | None, scales: Scales) -> int:
-    """Return the longest context up to the trained one whose cache fits, in steps of 256; `_LEAST` if none does."""
-    least = min(_LEAST, trained)
-    if room is None or _taken(scales.context(trained, slots)) <= room:
-        return trained
-    low, high = least // _STEP, trained // _STEP
-    while low < high - 1:
-        middle = (low + high) // 2
-        fits = _taken(scales.context(middle * _STEP, slots)) <= room
-        low, high = (middle, high) if fits else (low, middle)
-    return max(least, low * _STEP)
-
-
-def _taken(size: ContextSize) -> int:
-    return size.cache + size.compute + size.host
-
-
-def _less(choice: Choice, context: int | None, slots: int | None) -> Choice:
-    """Return a smaller shape, as far as the manifest leaves it open."""
-    smaller = Choice(
-        context=context or max(min(_LEAST, choice.context), choice.context // 2),
-        slots=slots or max(1, choice.slots // 2),
+    return Asked(
+        context=None if manifest.context == "auto" else manifest.context,
+        slots=None if manifest.slots == "auto" else manifest.slots,
+        layers=None if options.gpu_layers == "auto" else options.gpu_layers,
+        attempt=load.attempt,
+        trained=model.trained,
+        model_layers=model.layers,
     )
-    if smaller == choice:
-        raise OutOfMemory("memory ran out, and the manifest leaves nothing that could be made smaller")
-    return smaller
 
 
-def _notes(choice: Choice, model: ModelSize, context: int | None, slots: int | None, load: Load) -> Iterator[str]:
-    if load.attempt:
+def _with_extras(weights: dict[str, int], adapters: int) -> dict[str, int]:
+    """Add the process, and adapters, which lie beside the weights that they change."""
+    whole = max(1, sum(weights.values()))
+    found = {pool: size + adapters * size // whole for pool, size in weights.items()}
+    return found | {RAM: found.get(RAM, 0) + PROCESS}
+
+
+def _notes(
+    choice: Choice, asked: Asked, taken: dict[str, int], room: dict[str, int], found: tuple[Device, ...]
+) -> Iterator[str]:
+    if asked.attempt:
         yield "The first load ran out of memory: this one takes less of what the manifest leaves open."
-    if slots is None:
+    if found:
+        yield _where(choice, asked, room, found)
+    if asked.slots is None:
         yield f"{choice.slots} slots, because the manifest leaves it open."
-    if context is None and choice.context < model.trained:
-        yield f"{choice.context} tokens per slot instead of the trained {model.trained}, to leave memory for others."
-    elif context is None:
+    pool = choice.target.pool
+    of = f" (all of it takes {_mib(taken[pool])} of {_mib(room[pool])} MiB of {pool})" if pool in room else ""
+    if asked.context is None and choice.context < asked.trained:
+        instead = f"instead of the trained {asked.trained}"
+        yield f"{choice.context} tokens per slot {instead}, to leave memory for others{of}."
+    elif asked.context is None:
         yield f"{choice.context} tokens per slot, what the model was trained for."
-    elif context > model.trained:
-        yield f"{context} tokens per slot are more than the {model.trained} the model was trained for."
+    elif asked.context > asked.trained:
+        yield f"{asked.context} tokens per slot are more than the {asked.trained} the model was trained for."
+
+
+def _where(choice: Choice, asked: Asked, room: dict[str, int], found: tuple[Device, ...]) -> str:
+    target, whole = choice.target, asked.model_layers + 1
+    count = target.offloaded(asked.model_layers)
+    there = ", ".join(f"{_mib(room.get(one.pool, one.free))} MiB of {one.pool}" for one in found)
+    if not count:
+        why = "gpu_layers is 0" if asked.layers == 0 else f"no layer fits into {there}"
+        return f"All {whole} layers on the CPU: {why}."
+    over = " and ".join(device.pool for device in target.devices)
+    shares = f" as {':'.join(f'{share:g}' for share in target.shares)}" if target.shares else ""
+    if count == whole:
+        return f"All {whole} layers on {over}{shares}."
+    why = "the manifest says so" if asked.layers is not None else f"no more fit into {there}"
+    return f"{count} of {whole} layers on {over}{shares}, the others on the CPU: {why}."
+
+
+def _lock_notes(options: LlamaOptions, taken: dict[str, int]) -> Iterator[str]:
+    limit = locking.limit() if options.mlock else None
+    if limit is not None and limit < taken.get(RAM, 0):
+        yield f"mlock may keep {_mib(limit)} MiB in memory (`ulimit -l`): what is beyond that can be swapped out."
+
+
+def _mib(size: int) -> int:
+    return -(-size // (1 << 20))

@@ -1,4 +1,4 @@
-"""How the next token is chosen: the client's wishes as one of llama.cpp's sampler chains.
+"""How the next token is chosen: biases and penalties on the logits, then one of llama.cpp's sampler chains.
 
 It knows distributions over tokens, and nothing of text, stops or requests.
 """
@@ -6,12 +6,20 @@ It knows distributions over tokens, and nothing of text, stops or requests.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from functions.engines.llama.library import lib
+from functions.engines.llama.candidates import Candidates
+from functions.engines.llama.library import lib, quick
+from functions.engines.llama.penalties import Penalty
+from host.errors import InvalidRequest
 
 _BAN = float("-inf")
 _RANDOM = 0xFFFFFFFF
@@ -59,30 +67,37 @@ def recommended(metadata: Callable[[str], str | None]) -> Sampling:
 
 
 class Sampler:
-    """The chain of one sequence. It remembers what it chose, for penalties and for its random numbers."""
+    """How one sequence chooses. It remembers what it chose, for penalties, and the state of its random numbers."""
 
     def __init__(self, vocabulary_size: int, sampling: Sampling, prompt: Sequence[int], *, context: int) -> None:
-        self._size = vocabulary_size
-        params = lib.llama_sampler_chain_default_params()
-        params.no_perf = True
-        self._chain = lib.llama_sampler_chain_init(params)
-        self._bias(sampling)
-        self._penalise(sampling, prompt, context)
-        if sampling.temperature <= 0:
-            self._add(lib.llama_sampler_init_greedy())
-            return
-        if sampling.top_k > 0:
-            self._add(lib.llama_sampler_init_top_k(sampling.top_k))
-        if sampling.top_p < 1:
-            self._add(lib.llama_sampler_init_top_p(sampling.top_p, 1))
-        if sampling.min_p > 0:
-            self._add(lib.llama_sampler_init_min_p(sampling.min_p, 1))
-        self._add(lib.llama_sampler_init_temp(sampling.temperature))
-        self._add(lib.llama_sampler_init_dist(_seed(sampling.seed)))
+        self._bias = _biases(sampling)
+        self._penalties = _penalties(sampling, prompt, context)
+        self._greedy = sampling.temperature <= 0
+        self._candidates = Candidates(vocabulary_size, sampling.top_k)
+        self._chain: Any = None if self._greedy else _chain(sampling)
 
-    def sample(self, context: int, index: int) -> int:
-        """Choose from the logits at `index` of the batch that the context computed last."""
-        return int(lib.llama_sampler_sample(self._chain, context, index))
+    def sample(self, logits: NDArray[np.float32]) -> int:
+        """Choose from one row of logits, which biases and penalties change in place.
+
+        Raises `NotNumbers` when that is what they are, and `InvalidRequest` when every token is ruled out.
+        """
+        if self._bias is not None:
+            ids, biases = self._bias
+            logits[ids] += biases
+        for penalty in self._penalties:
+            penalty.apply(logits)
+        best = int(logits.argmax())  # the first NaN, if there is one
+        if not math.isfinite(logits[best]):
+            raise _unusable(float(logits[best]))
+        token = best if self._greedy else self._draw(logits, best)
+        for penalty in self._penalties:
+            penalty.accept((token,))
+        return token
+
+    def _draw(self, logits: NDArray[np.float32], best: int) -> int:
+        array = self._candidates.gather(logits, best)
+        quick.llama_sampler_apply(self._chain, ctypes.byref(array))
+        return int(array.data[array.selected].id)
 
     def close(self) -> None:
         """Free it; safe to call twice."""
@@ -90,26 +105,50 @@ class Sampler:
         if chain:
             lib.llama_sampler_free(chain)
 
-    def _add(self, sampler: int) -> None:
-        lib.llama_sampler_chain_add(self._chain, sampler)
 
-    def _bias(self, sampling: Sampling) -> None:
-        biases = {token: bias if bias > -100 else _BAN for token, bias in sampling.logit_bias.items()}
-        biases |= dict.fromkeys(sampling.banned, _BAN)
-        if biases:
-            array = (lib.llama_logit_bias * len(biases))(*biases.items())
-            self._add(lib.llama_sampler_init_logit_bias(self._size, len(biases), array))
+class NotNumbers(ArithmeticError):
+    """The model's computation broke down."""
 
-    def _penalise(self, sampling: Sampling, prompt: Sequence[int], context: int) -> None:
-        if sampling.repeat_penalty != 1 and sampling.repeat_window:
-            window = min(sampling.repeat_window, context)
-            repeats = lib.llama_sampler_init_penalties(self._size, window, sampling.repeat_penalty, 0.0, 0.0)
-            for token in prompt[-window:]:
-                lib.llama_sampler_accept(repeats, token)
-            self._add(repeats)
-        if sampling.frequency_penalty or sampling.presence_penalty:
-            frequency, presence = sampling.frequency_penalty, sampling.presence_penalty
-            self._add(lib.llama_sampler_init_penalties(self._size, context, 1.0, frequency, presence))
+
+def _unusable(highest: float) -> Exception:
+    if highest == _BAN:
+        return InvalidRequest("`logit_bias` rules out every token", param="logit_bias")
+    return NotNumbers("the model's computation broke down: its logits are not numbers")
+
+
+def _biases(sampling: Sampling) -> tuple[NDArray[np.intp], NDArray[np.float32]] | None:
+    biases = {token: bias if bias > -100 else _BAN for token, bias in sampling.logit_bias.items()}
+    biases |= dict.fromkeys(sampling.banned, _BAN)
+    if not biases:
+        return None
+    return np.array(list(biases), np.intp), np.array(list(biases.values()), np.float32)
+
+
+def _penalties(sampling: Sampling, prompt: Sequence[int], context: int) -> list[Penalty]:
+    found = []
+    if sampling.repeat_penalty != 1 and sampling.repeat_window:
+        window = min(sampling.repeat_window, context) if sampling.repeat_window > 0 else context
+        repeats = Penalty(window, repeat=sampling.repeat_penalty)
+        repeats.accept(prompt[-window:])
+        found.append(repeats)
+    if sampling.frequency_penalty or sampling.presence_penalty:
+        found.append(Penalty(context, frequency=sampling.frequency_penalty, presence=sampling.presence_penalty))
+    return found
+
+
+def _chain(sampling: Sampling) -> Any:
+    params = lib.llama_sampler_chain_default_params()
+    params.no_perf = True
+    chain = lib.llama_sampler_chain_init(params)
+    if sampling.top_k > 0:
+        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_k(sampling.top_k))
+    if sampling.top_p < 1:
+        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_p(sampling.top_p, 1))
+    if sampling.min_p > 0:
+        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_min_p(sampling.min_p, 1))
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_temp(sampling.temperature))
+    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(_seed(sampling.seed)))
+    return chain
 
 
 def _seed(seed: int | None) -> int:

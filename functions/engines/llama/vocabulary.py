@@ -21,19 +21,27 @@ class Vocabulary:
         self.size: int = lib.llama_vocab_n_tokens(handle)
         self.bos: int | None = _id(lib.llama_vocab_bos(handle))
         self.eos: int | None = _id(lib.llama_vocab_eos(handle))
+        self.sep: int | None = _id(lib.llama_vocab_sep(handle))
         self.adds_bos: bool = lib.llama_vocab_get_add_bos(handle)
+        self.adds_eos: bool = lib.llama_vocab_get_add_eos(handle)
+        self.adds_sep: bool = lib.llama_vocab_get_add_sep(handle)
+        self.kind: int = lib.llama_vocab_type(handle)
+        """llama.cpp's number of the kind of tokenizer."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
-    def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """Return the ids of the text, with no BOS added; `special` reads `<|im_end|>` and its like as one id."""
+    def tokenize(self, text: str, *, special: bool, frame: bool = False) -> list[int]:
+        """Return the ids of the text; `special` reads `<|im_end|>` and its like as one id.
+
+        `frame` adds what the vocabulary puts around a whole text: BOS, EOS, separators.
+        """
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         ids = (lib.llama_token * room)()
-        count = lib.llama_tokenize(self._handle, data, len(data), ids, room, False, special)
+        count = lib.llama_tokenize(self._handle, data, len(data), ids, room, frame, special)
         if count < 0:
             ids = (lib.llama_token * -count)()
-            count = lib.llama_tokenize(self._handle, data, len(data), ids, -count, False, special)
+            count = lib.llama_tokenize(self._handle, data, len(data), ids, -count, frame, special)
         return list(ids[:count])
 
     def prompt(self, text: str) -> list[int]:

@@ -9,32 +9,16 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import torch
 
+from functions.engines.batching.item import Item
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import plan as planning
 from functions.engines.transformers import precision, weights
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.tokenizer import Ids
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
-
-
-class Item(msgspec.Struct, frozen=True):
-    """One input, ready to compute."""
-
-    ids: Ids
-    types: Ids | None = None
-    """Segment of each token, for inputs of two texts."""
-    prompt: int = 0
-    """Tokens at the start that are a prompt and not the text."""
-
-
-def size(item: Item) -> int:
-    """Return an item's tokens."""
-    return len(item.ids)
 
 
 class Encoder:

@@ -16,8 +16,13 @@ def ran_out(error: BaseException) -> bool:
     return isinstance(error, RuntimeError | OSError) and any(words in str(error).lower() for words in _CPU)
 
 
-def out_of_memory(message: str) -> OutOfMemory:
-    """Return the error a caller gets; torch's cache on an accelerator is given back first."""
+def release() -> None:
+    """Give back what torch keeps for itself on an accelerator."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+
+
+def out_of_memory(message: str) -> OutOfMemory:
+    """Return the error a caller gets; torch's cache on an accelerator is given back first."""
+    release()
     return OutOfMemory(message)

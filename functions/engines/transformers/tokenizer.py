@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 import tokenizers
 
+from functions.engines.batching.item import Frame, Ids
 from functions.engines.transformers.folder import Folder
 from host.errors import LoadFailed
-
-Ids = npt.NDArray[np.int32]
 
 _SLICE = 64
 """Texts encoded in one go, so that a request of thousands lets others in between."""
 
 
-class Tokenizer:
+class Tokenizer(Frame):
     """A model's tokenizer; `lower` is for models that were trained on lower-cased text and do not say so themselves."""
 
     def __init__(self, model: tokenizers.Tokenizer, *, lower: bool = False) -> None:
@@ -34,16 +32,8 @@ class Tokenizer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self.vocabulary = model.get_vocab_size(with_added_tokens=True)
         """Number of token ids, special ones included."""
-        self.prefix, self.suffix = self._frame()
-
-    def _frame(self) -> tuple[list[int], list[int]]:
-        """Return the special tokens put before and after a text: the probe's ids with them, around those without."""
-        bare = self._model.encode("a", add_special_tokens=False).ids
-        full = self._model.encode("a").ids
-        for at in range(len(full) - len(bare) + 1):
-            if bare and full[at : at + len(bare)] == bare:
-                return full[:at], full[at + len(bare) :]
-        return [], []
+        framed = Frame.around(model.encode("a", add_special_tokens=False).ids, model.encode("a").ids)
+        super().__init__(framed.prefix, framed.suffix)
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
@@ -63,21 +53,6 @@ class Tokenizer:
     def bare(self, text: str) -> list[int]:
         """Return the ids of a short text without special tokens; blocking, for use while loading."""
         return list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
-
-    def frame(self, ids: Sequence[int], before: Sequence[int] = ()) -> Ids:
-        """Return ids with the special tokens around them, and `before` in front; those already there are kept."""
-        content = list(ids)
-        head, tail = len(self.prefix), len(self.suffix)
-        if head + tail and content[:head] == self.prefix and content[len(content) - tail :] == self.suffix:
-            content = content[head : len(content) - tail]
-        return np.array([*self.prefix, *before, *content, *self.suffix], dtype=np.int32)
-
-    def cut(self, ids: Ids, limit: int) -> Ids:
-        """Return ids cut at their end to `limit` tokens, the closing special tokens kept."""
-        if len(ids) <= limit:
-            return ids
-        tail = len(self.suffix)
-        return np.concatenate([ids[: limit - tail], ids[len(ids) - tail :]])
 
     def close(self) -> None:
         """Stop the thread."""

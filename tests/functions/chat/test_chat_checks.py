@@ -90,6 +90,7 @@ SET: dict[str, Any] = {
     "web_search_options": {"search_context_size": "low"},
     "grammar": 'root ::= "a"',
     "json_schema": {"type": "object"},
+    "lora": [{"id": 0, "scale": 1.0}],
     "guided_json": {"type": "object"},
     "guided_regex": "a+",
     "guided_choice": ["a"],

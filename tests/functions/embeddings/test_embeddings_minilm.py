@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,18 @@ async def test_too_long_names_the_input_and_the_numbers(instance: TransformersEm
         await ask(instance, ["a", "b", "c", "river " * 300])
     assert caught.value.param == "input[3]"
     assert caught.value.extra == {"n_prompt_tokens": 302, "n_ctx": 256}
+
+
+async def test_megabytes_are_refused_or_cut_without_being_tokenised(
+    opener: Opener, instance: Any, minilm: Path
+) -> None:
+    huge = "a b " * 2_000_000
+    began = time.perf_counter()
+    with pytest.raises(InputTooLong, match="more than 4096 tokens, the model takes 256"):
+        await ask(instance, ["x", huge])
+    cut = await ask(instance, huge, truncate=True)
+    assert time.perf_counter() - began < 2
+    assert cut.data == (await ask(instance, huge[:4000], truncate=True)).data
 
 
 async def test_the_longest_that_fits_is_taken(instance: TransformersEmbeddings) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from functions.engines.llama import log
 from functions.engines.llama.context import Context
 from functions.engines.llama.devices import Target, choose, pool_of
 from functions.engines.llama.log import ran_out_of_memory, reason
@@ -112,10 +113,14 @@ def test_a_cache_that_there_is_no_room_for(smollm2: Path) -> None:
     )
 
 
-def test_quantised_values_need_flash_attention(model: Model) -> None:
-    options = LlamaOptions(cache_type_v="q8_0", flash_attention="off")
-    with pytest.raises(LoadFailed, match="flash"):
-        Context.open(model, options, Target(), context=256, slots=1)
+def test_values_that_need_flash_attention(smollm2: Path) -> None:
+    # The options refuse quantised values without it; with `auto` llama.cpp switches it on for them.
+    model = Model.open(str(smollm2), OPTIONS, Target(), sizes_only=True)
+    with log.listen() as heard:
+        options = LlamaOptions(cache_type_v="q8_0", flash_attention="auto")
+        Context.open(model, options, Target(), context=256, slots=1).close()
+    model.close()
+    assert any("flash_attn" in line and line.endswith("enabled") for _, line in heard)
 
 
 def test_the_words_of_llama_cpp_without_the_folder() -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from functions.engines.llama import plan as planning
 from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.devices import Target
 from functions.engines.llama.ledger import Ledger
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.plan import bytes_by_pool, make
-from functions.engines.llama.scales import ContextSize, ModelSize, read_sizes
+from functions.engines.llama.plan import make
+from functions.engines.llama.scales import read_sizes
 from host.errors import LoadFailed, OutOfMemory
 from host.function import Load
 from host.manifest import Manifest
@@ -47,7 +47,7 @@ def test_what_the_manifest_says_is_planned(smollm2: Path) -> None:
     plan = make(load(smollm2, context=1024, slots=3))
     assert (plan.context, plan.slots, plan.device, plan.notes) == (1024, 3, "cpu", ())
     # 30 layers, 3 heads of 64, keys and values, two bytes each.
-    assert plan.detail["cache"] == 1024 * 3 * 30 * 3 * 64 * 2 * 2
+    assert plan.detail["cache"] == 1024 * 3 * (30 * 3 * 64 * 2 * 2 + 48)
     assert plan.detail["trained_context"] == 8192
     assert plan.bytes["ram"] > plan.detail["weights"] + plan.detail["cache"]
 
@@ -112,6 +112,15 @@ def test_more_than_trained_is_noted(smollm2: Path) -> None:
 def test_options_change_the_size(smollm2: Path, options: dict[str, str], times: float) -> None:
     plain, other = [make(load(smollm2, context=2048, slots=1, options=o)) for o in ({}, options)]
     assert int(other.detail["cache"]) / int(plain.detail["cache"]) == pytest.approx(times, abs=0.02)
+
+
+def test_what_was_weighed_for_other_options_is_not_taken(smollm2: Path) -> None:
+    asked = [{}, {"speculation": "prompt_lookup", "draft_tokens": 64}, {"deterministic": True}, {"ubatch": 128}]
+    weighed = [make(load(smollm2, context=1024, slots=4, options=options)) for options in asked]
+    assert len({(plan.detail["cache"], plan.detail["compute"]) for plan in weighed}) >= 3
+    for options, plan in zip(asked, weighed, strict=True):
+        os.environ["XDG_CACHE_HOME"] += "x"  # nothing is known there
+        assert make(load(smollm2, context=1024, slots=4, options=options)) == plan
 
 
 def test_planning_does_not_take_the_bytes(smollm2: Path) -> None:
@@ -190,20 +199,18 @@ LOG = [
 ]
 
 
-@pytest.mark.parametrize(("pool", "compute", "host"), [("ram", 102.25, 0.75), ("cuda:0", 98.25, 4.75)])
-def test_the_log_is_added_up(pool: str, compute: float, host: float) -> None:
-    size = read_sizes(LOG, pool)
-    assert (size.cache, size.compute, size.host) == (205 * MIB, int(compute * MIB), int(host * MIB))
+def test_the_log_is_added_up() -> None:
+    size = read_sizes(LOG)
+    assert size.cache == {"ram": 205 * MIB}
+    assert size.compute == {"cuda:0": int(98.25 * MIB), "ram": int(4.75 * MIB)}
+    assert size.total == {"cuda:0": int(98.25 * MIB), "ram": int(209.75 * MIB)}
 
 
-@pytest.mark.parametrize(("offloaded", "share"), [(31, 1.0), (0, 0.0), (15, 0.5)])
-def test_layers_take_their_bytes_along(offloaded: int, share: float) -> None:
-    gpu = Device(handle=1, name="CUDA0", pool="cuda:0", total=1 << 34, free=1 << 34)
-    model = ModelSize(weights=3100, trained=8192, layers=30, offloaded=offloaded)
-    size = ContextSize(cache=3000, compute=100, host=7)
-    taken = bytes_by_pool(model, size, Target(device=gpu))
-    weights = 3100 * offloaded // 31
-    assert taken == {
-        "cuda:0": weights + int(3000 * share) + 100,
-        "ram": 3100 - weights + 3000 - int(3000 * share) + 7 + planning.PROCESS,
-    }
+def test_caches_lie_where_their_layers_do() -> None:
+    told = [
+        *["llama_kv_cache: layer   0: dev = CPU", "llama_kv_cache: layer   5: dev = CUDA0", LOG[0]],
+        *["llama_kv_cache: layer   1: dev = CUDA0"] * 3,
+        *["llama_kv_cache: layer   4: dev = CUDA1", LOG[1]],
+        *["llama_memory_recurrent, layer   2: dev = CPU", LOG[2]],
+    ]
+    assert read_sizes(told).cache == {"ram": 95 * MIB, "cuda:0": 105 * MIB, "cuda:1": 5 * MIB}

@@ -1,4 +1,4 @@
-"""One thread that owns torch: items of all requests go in, batches are computed, results go back in order.
+"""One thread that owns the model: items of all requests go in, batches are computed, results go back in order.
 
 It waits for nothing: a batch is made of what is there when the one before it ends. It knows no model: `compute` does.
 """
@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from functions.engines.transformers.memory import out_of_memory, ran_out
-from functions.engines.transformers.schedule import Entry, Job, Schedule
-from host.errors import ColdframeError, QueueFull, ShuttingDown
+from functions.engines.batching.schedule import Entry, Job, Schedule
+from host.errors import ColdframeError, OutOfMemory, QueueFull, ShuttingDown
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,10 +21,16 @@ WAITING_MAX = 65_536
 """Items that may wait in all; one request of an embeddings client has at most 2,048."""
 
 
+def _is_memory_error(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | OutOfMemory)
+
+
 class Batcher(Generic[T, R]):
     """Computes items in batches. `compute` gets the items of a batch, longest first, and returns a result for each.
 
-    `size` tells an item's tokens; `budget` and `overhead` are `Schedule`'s; `start` runs first in the thread.
+    `size` tells an item's tokens; `budget`, `overhead` and `most` are `Schedule`'s; `start` runs first in the thread.
+    `ran_out` tells whether an error means that memory ran out, and `release` gives back what the engine can before that
+    is told.
     """
 
     def __init__(
@@ -34,15 +39,20 @@ class Batcher(Generic[T, R]):
         size: Callable[[T], int],
         *,
         budget: int,
-        overhead: int = 0,
+        overhead: int | None = 0,
+        most: int | None = None,
         waiting_max: int = WAITING_MAX,
         start: Callable[[], None] | None = None,
+        ran_out: Callable[[BaseException], bool] = _is_memory_error,
+        release: Callable[[], None] | None = None,
     ) -> None:
         self._compute = compute
         self._size = size
         self._start = start
         self._waiting_max = waiting_max
-        self._schedule: Schedule[T, R] = Schedule(budget, overhead)
+        self._schedule: Schedule[T, R] = Schedule(budget, overhead, most)
+        self._ran_out = ran_out
+        self._release = release
         self._changed = threading.Condition()
         self._closed = False
         self.batches = 0
@@ -114,9 +124,9 @@ class Batcher(Generic[T, R]):
         try:
             results = self._compute([entry.item for entry in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it
-            parts = _halves(batch) if ran_out(error) else _by_job(batch)
+            parts = _halves(batch) if self._ran_out(error) else _by_job(batch)
             if len(parts) < 2:
-                self._fail(batch[0].job, _told(error))
+                self._fail(batch[0].job, self._told(error))
                 return
         else:
             for entry, result in zip(batch, results, strict=True):
@@ -129,6 +139,14 @@ class Batcher(Generic[T, R]):
         with self._changed:
             self._schedule.drop(job)
         job.done(error)
+
+    def _told(self, error: Exception) -> Exception:
+        """Return the error as its caller gets it: out of memory has a name, all else stays what it is."""
+        if isinstance(error, ColdframeError) or not self._ran_out(error):
+            return error
+        if self._release is not None:
+            self._release()
+        return OutOfMemory("one input alone needs more memory than there is: send a shorter one")
 
 
 def _teller(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
@@ -160,10 +178,3 @@ def _by_job(batch: list[Entry[T, R]]) -> list[list[Entry[T, R]]]:
     for entry in batch:
         parts.setdefault(id(entry.job), []).append(entry)
     return list(parts.values())
-
-
-def _told(error: Exception) -> Exception:
-    """Return the error as its caller gets it: out of memory has a name, all else stays what it is."""
-    if not isinstance(error, ColdframeError) and ran_out(error):
-        return out_of_memory("one input alone needs more memory than there is: send a shorter one")
-    return error

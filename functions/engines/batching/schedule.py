@@ -57,11 +57,13 @@ class Schedule(Generic[T, R]):
     """The waiting items. A batch has at most `budget` tokens, padding included, but always one item.
 
     `overhead` is what starting a batch costs, in tokens: a batch ends before its padding costs more than a new one.
+    None is for engines that pad nothing. A batch has at most `most` items.
     """
 
-    def __init__(self, budget: int, overhead: int) -> None:
+    def __init__(self, budget: int, overhead: int | None = 0, most: int | None = None) -> None:
         self._budget = budget
         self._overhead = overhead
+        self._most = most or budget
         self._entries: list[Entry[T, R]] = []
         self._jobs: dict[Job[T, R], None] = {}
         self._batch = 0
@@ -115,19 +117,21 @@ class Schedule(Generic[T, R]):
         """Return the bounds of the batch around the entry at `position`: shorter ones first, then longer ones."""
         entries = self._entries
         begin, end = position, position + 1
-        longest, padding = entries[position].length, 0
-        while end < len(entries) and (end - begin + 1) * longest <= self._budget:
-            gap = longest - entries[end].length
-            if padding + gap > self._overhead:
-                break
-            padding += gap
+        longest = total = entries[position].length
+        while end < len(entries) and self._fits(end - begin + 1, longest, total + entries[end].length):
+            total += entries[end].length
             end += 1
-        while begin > 0:
-            longer = entries[begin - 1].length
-            more = (longer - longest) * (end - begin)
-            if (end - begin + 1) * longer > self._budget or padding + more > self._overhead:
-                break
-            padding += more
-            longest = longer
+        while begin > 0 and self._fits(end - begin + 1, entries[begin - 1].length, total + entries[begin - 1].length):
             begin -= 1
+            longest = entries[begin].length
+            total += longest
         return begin, end
+
+    def _fits(self, count: int, longest: int, total: int) -> bool:
+        """Say whether so many items may be a batch; `total` is the sum of their tokens."""
+        if count > self._most:
+            return False
+        if self._overhead is None:
+            return total <= self._budget
+        padded = count * longest
+        return padded <= self._budget and padded - total <= self._overhead

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functions.engines.transformers.batcher import Batcher
+from functions.engines.batching.batcher import Batcher
 from host.errors import OutOfMemory, QueueFull, ShuttingDown
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ class Machine:
         self.threads.add(threading.current_thread().name)
         assert self.open.wait(10)
         if len(items) > self.room:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+            raise MemoryError
         for item in items:
             if item in self.failing:
                 raise self.failing[item]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.engines.transformers.schedule import Job, Schedule
+from functions.engines.batching.schedule import Job, Schedule
 
 
 def job(schedule: Schedule[Any, Any], lengths: list[int], name: str = "") -> Job[Any, Any]:
@@ -120,3 +120,27 @@ def test_every_item_is_taken_once_and_within_bounds(seed: int) -> None:
             assert len(batch) * longest - sum(lengths(batch)) <= overhead
     assert sorted(found) == sorted(expected)
     assert len(schedule) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "budget", "most", "batches"),
+    [
+        ([200, 50, 10], 300, 9, [[200, 50, 10]]),
+        ([200, 190, 180, 10], 400, 9, [[200, 190], [180, 10]]),
+        ([500, 3], 300, 9, [[500], [3]]),
+        ([5] * 5, 300, 2, [[5, 5], [5, 5], [5]]),
+    ],
+)
+def test_engines_that_pad_nothing_fill_their_budget(
+    given: list[int], budget: int, most: int, batches: list[list[int]]
+) -> None:
+    schedule: Schedule[Any, Any] = Schedule(budget, None, most)
+    job(schedule, given)
+    assert [lengths(batch) for batch in drained(schedule)] == batches
+
+
+def test_a_leader_in_the_middle_is_joined_from_both_sides_without_padding() -> None:
+    schedule: Schedule[Any, Any] = Schedule(200, None)
+    job(schedule, [50], "a")
+    job(schedule, [90, 60, 10], "b")
+    assert [lengths(batch) for batch in drained(schedule)] == [[60, 50, 10], [90]]

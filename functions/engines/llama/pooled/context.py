@@ -1,0 +1,202 @@
+"""A llama.cpp context that gives one vector for each input: a batch in, rows of numbers out.
+
+It knows token ids and nothing of texts. One thread computes; only `abort` is for others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from functions.engines.batching.item import Ids
+from functions.engines.llama import log
+from functions.engines.llama.context import ABORT_CALLBACK, ABORTED, CACHE_TYPES, FLASH, Batch
+from functions.engines.llama.devices import Target
+from functions.engines.llama.library import lib
+from functions.engines.llama.model import Model
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
+from host.errors import ColdframeError, LoadFailed, OutOfMemory, ShuttingDown
+
+Rows = npt.NDArray[np.float32]
+
+SEQUENCES = 64
+"""Inputs of one batch at most."""
+_RECURRENT_SEQUENCES = 8
+"""The same where each keeps a state of its own."""
+_OUT_OF_MEMORY = -2
+_CELLS = 256
+
+
+class PooledContext:
+    """The state that batches are computed on."""
+
+    def __init__(self, handle: int, pooling: Pooling, size: int, most: int, flag: Any) -> None:
+        self.handle = handle
+        self.most = most
+        """Inputs of one batch."""
+        self._memory = lib.llama_get_memory(handle)
+        self._stepwise = pooling.stepwise
+        self._size = size
+        self._flag = flag
+        self._room = int(lib.llama_n_batch(handle))
+        self._batch = Batch(self._room)
+
+    @classmethod
+    def open(
+        cls,
+        model: Model,
+        options: LlamaOptions,
+        target: Target,
+        *,
+        known: Nature,
+        pooling: Pooling,
+        longest: int,
+        threads: int = 1,
+    ) -> PooledContext:
+        """Make a context for inputs of up to `longest` tokens; raises `OutOfMemory` or `LoadFailed`."""
+        most = sequences(known)
+        params = _parameters(options, target, most, threads)
+        params.pooling_type = NUMBERS[pooling.kind]
+        params.n_batch = params.n_ubatch = batch(options, pooling, longest)
+        params.n_ctx = -(-max(longest, params.n_batch) // _CELLS) * _CELLS
+        params.n_outputs_max = most if pooling.stepwise else params.n_batch
+        flag = ctypes.create_string_buffer(2)
+        params.abort_callback = ABORT_CALLBACK
+        params.abort_callback_data = ctypes.cast(flag, ctypes.c_void_p)
+        handle = _made(model, params)
+        return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
+
+    def compute(self, inputs: Sequence[Ids]) -> Rows:
+        """Return a row for each of at most `most` inputs, whose tokens fit into the batch together, or one alone.
+
+        Raises `OutOfMemory`, `ShuttingDown` once aborted, and `ColdframeError` for numbers that are not finite.
+        """
+        if self._memory:
+            lib.llama_memory_clear(self._memory, False)
+        if self._stepwise:
+            self._step_through(inputs)
+        else:
+            self._begin()
+            for at, ids in enumerate(inputs):
+                self._batch.add(at, ids, 0, output=True)
+            self._run()
+        return self._rows(len(inputs))
+
+    def abort(self) -> None:
+        """End the computation that is running, and every one to come."""
+        self._flag[0] = b"x"
+
+    def close(self) -> None:
+        """Free it; safe to call twice."""
+        handle, self.handle = self.handle, 0
+        if handle:
+            lib.llama_free(handle)
+
+    def _step_through(self, inputs: Sequence[Ids]) -> None:
+        """Compute what leads up to the last tokens without any output, then the last tokens of all inputs.
+
+        An output costs as much as a layer or more where the vocabulary is large, and only the last one is needed.
+        """
+        lib.llama_set_embeddings(self.handle, False)
+        self._begin()
+        for at, start, ids in _pieces(inputs, self._room):
+            if self._batch.count + len(ids) > self._room:
+                self._run()
+                self._begin()
+            self._batch.add(at, ids, start, output=False)
+        if self._batch.count:
+            self._run()
+        lib.llama_set_embeddings(self.handle, True)
+        self._begin()
+        for at, ids in enumerate(inputs):
+            self._batch.add(at, ids[-1:], len(ids) - 1, output=True)
+        self._run()
+
+    def _begin(self) -> None:
+        self._batch.count = 0
+
+    def _run(self) -> None:
+        self._batch.raw.n_tokens = self._batch.count
+        # For a model without memory this encodes.
+        code = int(lib.llama_decode(self.handle, self._batch.raw))
+        if code == ABORTED:
+            raise ShuttingDown("the model is being unloaded")
+        if code == _OUT_OF_MEMORY:
+            raise OutOfMemory("memory ran out while a batch was computed")
+        if code:
+            raise ColdframeError(f"llama.cpp could not compute a batch (code {code})")
+
+    def _rows(self, count: int) -> Rows:
+        found = np.empty((count, self._size), np.float32)
+        for at in range(count):
+            numbers = lib.llama_get_embeddings_seq(self.handle, at)
+            if not numbers:
+                raise ColdframeError("llama.cpp gave no vector for an input")
+            found[at] = np.ctypeslib.as_array(numbers, (self._size,))
+        if not np.isfinite(found).all():
+            raise ColdframeError("the model gave numbers that are not finite")
+        return found
+
+
+def sequences(known: Nature) -> int:
+    """Return how many inputs one batch may have."""
+    return _RECURRENT_SEQUENCES if known.recurrent else SEQUENCES
+
+
+def batch(options: LlamaOptions, pooling: Pooling, longest: int) -> int:
+    """Return the tokens of a batch; an input that cannot be computed in pieces must fit into one."""
+    return options.batch if pooling.stepwise else max(options.batch, longest)
+
+
+def outputs(options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> int:
+    """Return the bytes of llama.cpp's output buffer, which has room for all words wherever a token gives anything."""
+    rows = sequences(known) if pooling.stepwise else batch(options, pooling, longest)
+    return rows * (known.words + known.size) * 4
+
+
+def look(model: Model, options: LlamaOptions, target: Target) -> Nature:
+    """Return what a model is, as the smallest of contexts on it tells; raises `LoadFailed`."""
+    params = _parameters(options, target, 1, 1)
+    params.pooling_type = lib.LLAMA_POOLING_TYPE_UNSPECIFIED
+    params.n_ctx = params.n_batch = params.n_ubatch = min(_CELLS, model.trained)
+    handle = _made(model, params)
+    try:
+        stated = int(lib.llama_pooling_type(handle))
+        return nature(model, encoder=not lib.llama_get_memory(handle), stated=stated)
+    finally:
+        lib.llama_free(handle)
+
+
+def _parameters(options: LlamaOptions, target: Target, most: int, threads: int) -> Any:
+    params = lib.llama_context_default_params()
+    params.embeddings = True
+    params.n_seq_max = most
+    params.kv_unified = True
+    params.n_threads = params.n_threads_batch = threads
+    params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
+    params.flash_attn_type = FLASH[options.flash_attention]
+    params.offload_kqv = params.op_offload = target.device is not None
+    return params
+
+
+def _made(model: Model, params: Any) -> int:
+    with log.listen() as heard:
+        handle = lib.llama_init_from_model(model.handle, params)
+    if handle:
+        return int(handle)
+    said = log.reason(heard, "")
+    if log.ran_out_of_memory(heard):
+        raise OutOfMemory(f"buffers for batches of {params.n_batch} tokens do not fit into memory: {said}")
+    raise LoadFailed(f"llama.cpp makes no embeddings with this model: {said or 'it gave no reason'}")
+
+
+def _pieces(inputs: Sequence[Ids], size: int) -> Iterator[tuple[int, int, Ids]]:
+    """Yield (input, first position, ids) of all but the last tokens, in pieces of at most `size`."""
+    for at, ids in enumerate(inputs):
+        for start in range(0, len(ids) - 1, size):
+            yield at, start, ids[start : min(start + size, len(ids) - 1)]

@@ -1,0 +1,110 @@
+"""A loaded pooled model: items of all callers are merged into batches, computed in a thread, and given back as rows.
+
+It knows the life of such a model in a worker, and nothing of requests or wire formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from functions.engines.batching.batcher import Batcher
+from functions.engines.batching.item import Ids, Item, size
+from functions.engines.llama import devices
+from functions.engines.llama.library import lib
+from functions.engines.llama.model import Model
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.pooled.context import PooledContext, look
+from functions.engines.llama.pooled.plan import Purpose
+from functions.engines.llama.pooled.pooling import Pooling, choose
+from functions.engines.llama.pooled.words import Words
+from host.errors import InputTooLong
+from host.function import Load, Plan, Progress
+
+Row = npt.NDArray[np.float32]
+
+
+class PooledModel:
+    """Weights, vocabulary and a compute thread."""
+
+    def __init__(
+        self, model: Model, context: PooledContext, pooling: Pooling, size_: int, longest: int, batch: int
+    ) -> None:
+        self.model = model
+        self.pooling = pooling
+        self.size = size_
+        """Numbers of a vector."""
+        self.longest = longest
+        """Tokens of one input, special ones included."""
+        template = lib.llama_model_chat_template(model.handle, b"rerank") if pooling.kind == "rank" else None
+        self.words = Words(model.vocabulary, template.decode("utf-8", "replace") if template else None)
+        self._context = context
+        self._batcher: Batcher[Item, Row] = Batcher(self._compute, size, budget=batch, overhead=None, most=context.most)
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress, purpose: Purpose) -> Self:
+        """Load the weights and start the thread; raises `LoadFailed` and `OutOfMemory`."""
+        options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        target = devices.retold(plan.detail)
+        total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
+
+        def report(done: float) -> None:
+            progress("weights", int(done * total), total)
+
+        model = Model.open(load.path, options, target, progress=report)
+        try:
+            progress("cache")
+            known = look(model, options, target)
+            pooling = choose(known, options.pooling, purpose)
+            longest = plan.context or known.trained
+            context = PooledContext.open(
+                model, options, target, known=known, pooling=pooling, longest=longest, threads=max(1, load.threads)
+            )
+        except BaseException:
+            model.close()
+            raise
+        return cls(model, context, pooling, size_=known.size, longest=longest, batch=options.batch)
+
+    async def rows(self, items: Sequence[Item]) -> list[Row]:
+        """Return a row of numbers for each item, in their order: a vector, not scaled, or the numbers of a rank.
+
+        Raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for what cannot be computed.
+        """
+        return await self._batcher.run(items)
+
+    async def scores(self, query: str, documents: Sequence[str], *, truncate: bool = False) -> tuple[list[float], int]:
+        """Return how well each document answers the query, as the model's first logit, and the tokens of all pairs.
+
+        Raises `InputTooLong` for a pair that is longer than `longest` tokens, unless `truncate` cuts its document; and
+        for a query that leaves no room for any.
+        """
+        pairs = await self.words.pairs(query, documents, self.longest if truncate else None)
+        for at, ids in enumerate(pairs):
+            self._check(ids, at)
+        rows = await self.rows([Item(ids=ids) for ids in pairs])
+        return [float(row[0]) for row in rows], sum(map(len, pairs))
+
+    def close(self) -> None:
+        """End the threads and free everything."""
+        self._context.abort()
+        self._batcher.close()
+        self.words.close()
+        self._context.close()
+        self.model.close()
+
+    def _compute(self, items: Sequence[Item]) -> list[Row]:
+        return list(self._context.compute([item.ids for item in items]))
+
+    def _check(self, ids: Ids, at: int) -> None:
+        if len(ids) > self.longest:
+            raise InputTooLong(
+                f"documents[{at}] is too large: with the query it has {len(ids)} tokens, "
+                f"the model takes {self.longest}",
+                param=f"documents[{at}]",
+                extra={"n_prompt_tokens": len(ids), "n_ctx": self.longest},
+            )

@@ -1,0 +1,98 @@
+"""What a pooled model will take: devices, pooling and the longest input chosen before any weight is read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from functions.engines.llama import devices
+from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.fitting import Asked, Fitting
+from functions.engines.llama.layout import layouts
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.plan import PROCESS, rooms
+from functions.engines.llama.pooled.context import batch, sequences
+from functions.engines.llama.pooled.pooling import Nature, Pooling, choose
+from functions.engines.llama.pooled.scales import PooledScales
+from host.errors import LoadFailed
+from host.function import RAM, Load, Plan
+
+Purpose = Literal["vectors", "scores"]
+
+
+def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -> Plan:
+    """Plan a load; `seen` are the accelerators, default those that are there.
+
+    Raises `LoadFailed` for a file or options that cannot be used, and `OutOfMemory` when a second attempt cannot be
+    any smaller than the first.
+    """
+    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    if options.adapters:
+        raise LoadFailed("options.adapters: adapters are for chats; vectors and scores are not computed with them")
+    seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
+    found = devices.candidates(load.manifest.device, seen)
+    room = rooms(load, found)
+    scales = PooledScales(load.path, options)
+    try:
+        model, known = scales.model(), scales.nature()
+        pooling = choose(known, options.pooling, purpose)
+
+        def weights(target: Target) -> dict[str, int]:
+            return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
+
+        def weigh(target: Target, context: int, _: int) -> dict[str, int]:
+            return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
+
+        asked = Asked(
+            context=None if load.manifest.context == "auto" else min(load.manifest.context, known.trained),
+            slots=1,
+            layers=None if options.gpu_layers == "auto" else options.gpu_layers,
+            attempt=load.attempt,
+            trained=known.trained,
+            model_layers=model.layers,
+        )
+        choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+        size = scales.pooled(choice.target, pooling, choice.context)
+        taken = weigh(choice.target, choice.context, 1)
+    finally:
+        scales.close()
+    return Plan(
+        bytes=taken,
+        device=choice.target.pool if choice.target.devices else "cpu",
+        context=choice.context,
+        notes=tuple(_notes(load, options, known, pooling, choice.context)),
+        detail={
+            "weights": model.weights,
+            "cache": sum(size.cache.values()),
+            "compute": sum(size.compute.values()),
+            "trained_context": known.trained,
+            "layers": model.layers,
+            "pooling": pooling.kind,
+            "batch_tokens": options.batch,
+            **devices.told(choice.target, model.layers),
+        },
+        pools={one.pool: one.total for one in seen},
+    )
+
+
+def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> Iterator[str]:
+    yield f"pooling: {pooling.kind} ({pooling.why})"
+    together = f"batches of up to {options.batch} tokens of {sequences(known)} inputs"
+    yield f"inputs of up to {longest} tokens, {together}"
+    if batch(options, pooling, longest) > options.batch:
+        yield f"an input is computed at once: one of {longest} tokens makes a batch larger than `batch` by itself"
+    asked = load.manifest.context
+    if asked != "auto" and asked > known.trained:
+        yield f"context is {asked}, and the model's positions end at {known.trained}"
+    elif longest < known.trained and asked == "auto":
+        yield f"{longest} tokens instead of the trained {known.trained}, to leave memory for others"
+    if load.manifest.slots != "auto":
+        yield "slots has no meaning here: inputs are merged into batches"
+    if pooling.kind == "rank" and known.typed:
+        yield (
+            "this model was made to tell query and document apart by segments, which llama.cpp does not pass on: "
+            "scores differ from Transformers' unless it was trained without them"
+        )

@@ -1,0 +1,89 @@
+"""How the vectors of a text's tokens become one: what the file says, else what suits its architecture."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from functions.engines.llama.library import lib
+from functions.engines.llama.model import Model
+from host.errors import LoadFailed
+
+Kind = Literal["mean", "cls", "last", "rank"]
+
+NUMBERS: dict[Kind, int] = {
+    "mean": lib.LLAMA_POOLING_TYPE_MEAN,
+    "cls": lib.LLAMA_POOLING_TYPE_CLS,
+    "last": lib.LLAMA_POOLING_TYPE_LAST,
+    "rank": lib.LLAMA_POOLING_TYPE_RANK,
+}
+_KINDS = {number: kind for kind, number in NUMBERS.items()}
+_CAUSAL = "a causal language model's last token has seen all others"
+
+
+class Nature(msgspec.Struct, kw_only=True, frozen=True):
+    """What a pooled model is, whatever it is asked for."""
+
+    encoder: bool
+    """It keeps no keys and values: all of an input is computed at once."""
+    causal: bool
+    stated: int
+    """llama.cpp's number of the pooling that the file names; 0 and below for none."""
+    size: int
+    """Numbers of a vector."""
+    labels: int
+    """Numbers of a rank."""
+    words: int
+    """Ids of the vocabulary."""
+    trained: int
+    recurrent: bool = False
+    typed: bool = False
+    """It tells the two texts of a pair apart by segments, which llama.cpp does not pass on."""
+
+
+class Pooling(msgspec.Struct, kw_only=True, frozen=True):
+    """What was chosen."""
+
+    kind: Kind
+    why: str
+    stepwise: bool
+    """Inputs may be computed piece by piece, since the last token alone decides."""
+
+
+def nature(model: Model, *, encoder: bool, stated: int) -> Nature:
+    """Describe an open model; `encoder` and `stated` are what a context on it tells."""
+    architecture = model.metadata("general.architecture") or ""
+    causal = model.metadata(f"{architecture}.attention.causal") != "false"
+    types = model.metadata("tokenizer.ggml.token_type_count") or "1"
+    return Nature(
+        encoder=encoder,
+        causal=causal and not encoder,
+        stated=stated,
+        size=lib.llama_model_n_embd_out(model.handle),
+        labels=lib.llama_model_n_cls_out(model.handle),
+        words=model.vocabulary.size,
+        trained=model.trained,
+        recurrent=model.recurrent,
+        typed=architecture == "bert" and types.isdigit() and int(types) > 1,
+    )
+
+
+def choose(known: Nature, wanted: str, purpose: Literal["vectors", "scores"]) -> Pooling:
+    """Choose for a purpose; `wanted` is the manifest's option. Raises `LoadFailed` for a file made for the other."""
+    kind, why = _kind(known, wanted)
+    if purpose == "vectors" and kind == "rank":
+        raise LoadFailed("this file is a reranker (its pooling is rank): it scores pairs of texts and embeds nothing")
+    if purpose == "scores" and kind != "rank":
+        raise LoadFailed(f"this file is no reranker: its pooling is {kind} ({why}), and scores need rank")
+    return Pooling(kind=kind, why=why, stepwise=known.causal and kind in ("last", "rank"))
+
+
+def _kind(known: Nature, wanted: str) -> tuple[Kind, str]:
+    if wanted in NUMBERS:
+        return next(kind for kind in NUMBERS if kind == wanted), "the manifest's options"
+    if known.stated in _KINDS:
+        return _KINDS[known.stated], "the file"
+    if known.causal:
+        return "last", f"the file names none; {_CAUSAL}"
+    return "mean", "the file names none; mean over the text's tokens"

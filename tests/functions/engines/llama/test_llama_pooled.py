@@ -1,0 +1,206 @@
+"""Pooled models: scores of a cross-encoder as Transformers computes them, decoders by their last token, and words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+import transformers
+from ggufs import qwen3
+from ggufs.bert import convert
+from ggufs.tiny import WORDS, cross_encoder
+
+from functions.engines.batching.item import Item
+from functions.engines.llama.pooled import plan as planning
+from functions.engines.llama.pooled.model import PooledModel
+from functions.engines.llama.pooled.plan import Purpose
+from host.errors import ContextLengthExceeded, InputTooLong, LoadFailed
+from host.function import Load
+from host.manifest import Manifest
+
+pytestmark = pytest.mark.anyio
+
+Opener = Callable[..., PooledModel]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def load(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> Load:
+    return Load(
+        manifest=Manifest(task="embeddings", model="x", name="m", **manifest),
+        path=str(path),
+        engine="llama",
+        options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
+        threads=2,
+        memory={"ram": 8 << 30},
+    )
+
+
+@pytest.fixture(scope="module")
+def open_() -> Iterator[Opener]:
+    opened: list[PooledModel] = []
+
+    def open_one(path: Path, purpose: Purpose, options: dict[str, Any] | None = None, **manifest: Any) -> PooledModel:
+        given = load(path, options, **manifest)
+        plan = planning.make(given, purpose)
+        opened.append(PooledModel.load(given, plan, lambda stage, done=0, total=0: None, purpose))
+        return opened[-1]
+
+    yield open_one
+    for model in opened:
+        model.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cross_encoder(tmp_path_factory.mktemp("cross") / "model")
+
+
+@pytest.fixture(scope="module")
+def ranker(open_: Opener, folder: Path) -> PooledModel:
+    return open_(convert(folder, folder.parent / "rank.gguf", pooling="rank"), "scores")
+
+
+def texts(count: int, most: int = 20) -> list[str]:
+    rng = np.random.default_rng(5)
+    return [" ".join(rng.choice([*WORDS, "odd", "words,"], size=int(n))) for n in rng.integers(1, most, size=count)]
+
+
+def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float], int]:
+    """Scores and tokens by Transformers, both texts as one segment, which is all that llama.cpp knows."""
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    found, tokens = [], 0
+    for document in documents:
+        ids = torch.tensor([tokenizer(query, document)["input_ids"]])
+        with torch.no_grad():
+            logits = model(input_ids=ids, token_type_ids=torch.zeros_like(ids)).logits
+        found.append(float(logits[0, 0]))
+        tokens += ids.numel()
+    return found, tokens
+
+
+async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
+    query, documents = "the light of winter", texts(40)
+    found, tokens = await ranker.scores(query, documents)
+    expected, counted = direct(folder, query, documents)
+    assert tokens == counted
+    assert np.allclose(found, expected, atol=2e-3)
+    assert np.std(expected) > 0.05
+    assert np.argsort(found).tolist() == np.argsort(expected).tolist()
+
+
+async def test_the_head_matters(open_: Opener, folder: Path) -> None:
+    """What llama.cpp's converter drops, the pooler, is what makes the scores right."""
+    path = convert(folder, folder.parent / "headless.gguf", pooling="rank", pooler=False)
+    found, _ = await open_(path, "scores").scores("the light of winter", texts(8))
+    expected, _ = direct(folder, "the light of winter", texts(8))
+    assert not np.allclose(found, expected, atol=0.05)
+
+
+async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None:
+    documents = texts(12)
+    before = ranker._batcher.batches
+    answers = await asyncio.gather(*(ranker.scores(query, documents) for query in WORDS[:8]))
+    assert ranker._batcher.batches - before < 8
+    for query, (found, _) in zip(WORDS[:8], answers, strict=True):
+        assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
+
+
+async def test_a_pair_that_is_too_long(ranker: PooledModel) -> None:
+    documents = ["river", " ".join(["river"] * 200)]
+    with pytest.raises(InputTooLong, match="205 tokens, the model takes 96") as caught:
+        await ranker.scores("the light", documents)
+    assert caught.value.param == "documents[1]"
+    assert isinstance(caught.value, ContextLengthExceeded | InputTooLong)
+    found, tokens = await ranker.scores("the light", documents, truncate=True)
+    shorter, _ = await ranker.scores("the light", ["river", " ".join(["river"] * 91)])
+    assert tokens == 6 + 96 and np.allclose(found, shorter, atol=1e-3)
+    with pytest.raises(InputTooLong):
+        await ranker.scores(" ".join(["light"] * 100), ["river"], truncate=True)
+
+
+def test_segments_are_told_of(folder: Path) -> None:
+    path = convert(folder, folder.parent / "told.gguf", pooling="rank")
+    notes = planning.make(load(path), "scores").notes
+    assert notes[0] == "pooling: rank (the file)"
+    assert any("segments" in note for note in notes)
+
+
+def test_only_rerankers_score(folder: Path) -> None:
+    path = convert(folder, folder.parent / "mean.gguf", pooling="mean")
+    with pytest.raises(LoadFailed, match="no reranker: its pooling is mean"):
+        planning.make(load(path), "scores")
+
+
+async def rows(model: PooledModel, given: list[str]) -> np.ndarray:
+    items = [Item(ids=ids) for ids in await model.words.encode(given)]
+    return np.stack(await model.rows(items))
+
+
+def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one * other).sum(1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    model = qwen3.random()
+    return model, qwen3.convert(model, tmp_path_factory.mktemp("qwen3") / "tiny.gguf")
+
+
+def stated(model: Any, text: str) -> np.ndarray:
+    """The state of every token, EOS at the end included, by Transformers."""
+    with torch.no_grad():
+        return model(torch.tensor([[*text.encode(), qwen3.EOS]])).last_hidden_state[0].numpy()
+
+
+LONG = "a text that is much longer than a batch of sixteen tokens, and that is therefore computed in pieces"
+
+
+@pytest.mark.parametrize("batch", [16, 512])
+async def test_a_decoder_gives_the_state_of_its_last_token(
+    open_: Opener, decoder: tuple[Any, Path], batch: int
+) -> None:
+    model, path = decoder
+    given = ["a river of stones", "x", LONG, "winter"]
+    found = await rows(open_(path, "vectors", {"batch": batch}), given)
+    assert cosines(found, np.stack([stated(model, text)[-1] for text in given])).min() > 0.9999
+
+
+async def test_the_mean_of_a_decoder_needs_all_tokens_at_once(open_: Opener, decoder: tuple[Any, Path]) -> None:
+    model, path = decoder
+    given = ["a river of stones", LONG]
+    found = await rows(open_(path, "vectors", {"batch": 16, "pooling": "mean"}), given)
+    assert cosines(found, np.stack([stated(model, text).mean(0) for text in given])).min() > 0.9999
+
+
+async def test_a_decoders_file_that_names_no_pooling(open_: Opener, decoder: tuple[Any, Path]) -> None:
+    path = qwen3.convert(decoder[0], decoder[1].parent / "silent.gguf", pooling=None)
+    assert planning.make(load(path), "vectors").notes[0].startswith("pooling: last (the file names none; a causal")
+    found = await rows(open_(path, "vectors"), [LONG])
+    assert cosines(found, stated(decoder[0], LONG)[-1:]).min() > 0.9999
+
+
+async def test_words_spelled_like_special_tokens_stay_words(open_: Opener, decoder: tuple[Any, Path]) -> None:
+    words = open_(decoder[1], "vectors").words
+    assert words.bare("a</s>") == list(b"a</s>")
+    assert (await words.encode(["a"]))[0].tolist() == [ord("a"), qwen3.EOS]
+
+
+@pytest.mark.slow
+async def test_company_changes_no_more_than_quantised_kernels_do(open_: Opener, smollm2: Path) -> None:
+    given = ["a river", "x", " ".join(["stone", "light", "window"] * 30), "The capital of France is"]
+    model = open_(smollm2, "vectors", context=512)
+    alone = np.concatenate([await rows(model, [text]) for text in given])
+    assert cosines(await rows(model, given), alone).min() > 0.998
