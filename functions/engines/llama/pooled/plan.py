@@ -10,7 +10,7 @@ import msgspec
 
 from functions.engines.llama import devices
 from functions.engines.llama.devices import Device, Target
-from functions.engines.llama.fitting import Asked, Fitting
+from functions.engines.llama.fitting import Asked, Choice, Fitting
 from functions.engines.llama.layout import layouts
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.plan import PROCESS, rooms
@@ -33,30 +33,12 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
     if options.adapters:
         raise LoadFailed("options.adapters: adapters are for chats; vectors and scores are not computed with them")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
-    found = devices.candidates(load.manifest.device, seen)
-    room = rooms(load, found)
     scales = PooledScales(load.path, options)
     try:
         model, known = scales.model(), scales.nature()
         pooling = choose(known, options.pooling, purpose)
-
-        def weights(target: Target) -> dict[str, int]:
-            return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
-
-        def weigh(target: Target, context: int, _: int) -> dict[str, int]:
-            return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
-
-        asked = Asked(
-            context=None if load.manifest.context == "auto" else min(load.manifest.context, known.trained),
-            slots=1,
-            layers=None if options.gpu_layers == "auto" else options.gpu_layers,
-            attempt=load.attempt,
-            trained=known.trained,
-            model_layers=model.layers,
-        )
-        choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+        choice, taken = _fit(load, options, scales, pooling, seen)
         size = scales.pooled(choice.target, pooling, choice.context)
-        taken = weigh(choice.target, choice.context, 1)
     finally:
         scales.close()
     return Plan(
@@ -76,6 +58,32 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
         },
         pools={one.pool: one.total for one in seen},
     )
+
+
+def _fit(
+    load: Load, options: LlamaOptions, scales: PooledScales, pooling: Pooling, seen: tuple[Device, ...]
+) -> tuple[Choice, dict[str, int]]:
+    """Return devices and the longest input, and the bytes of it all by pool."""
+    found = devices.candidates(load.manifest.device, seen)
+    room = rooms(load, found)
+    trained = scales.nature().trained
+
+    def weights(target: Target) -> dict[str, int]:
+        return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
+
+    def weigh(target: Target, context: int, _: int) -> dict[str, int]:
+        return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
+
+    asked = Asked(
+        context=None if load.manifest.context == "auto" else min(load.manifest.context, trained),
+        slots=1,
+        layers=None if options.gpu_layers == "auto" else options.gpu_layers,
+        attempt=load.attempt,
+        trained=trained,
+        model_layers=scales.model().layers,
+    )
+    choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+    return choice, weigh(choice.target, choice.context, 1)
 
 
 def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> Iterator[str]:

@@ -138,6 +138,12 @@ def test_segments_are_told_of(folder: Path) -> None:
     assert any("segments" in note for note in notes)
 
 
+def test_adapters_are_refused(folder: Path) -> None:
+    path = convert(folder, folder.parent / "plain.gguf", pooling="mean")
+    with pytest.raises(LoadFailed, match=r"options\.adapters"):
+        planning.make(load(path, {"adapters": {"poet": {"path": "./poet.gguf"}}}), "vectors")
+
+
 def test_only_rerankers_score(folder: Path) -> None:
     path = convert(folder, folder.parent / "mean.gguf", pooling="mean")
     with pytest.raises(LoadFailed, match="no reranker: its pooling is mean"):
