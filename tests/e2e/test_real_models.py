@@ -204,14 +204,16 @@ def test_a_prompt_too_long_is_refused_with_the_numbers_before_any_200(served):
 
 
 def test_streams_side_by_side_say_what_they_say_alone(served):
-    questions = [f"What is {n} plus {n}?" for n in range(1, 7)]
+    # Questions whose every next token is far ahead of the second best: company in a batch moves the last digits.
+    countries = ["What is the capital of France?", "What is the capital of Germany?"]
+    questions = [*countries, "Who wrote Hamlet?", "Repeat after me: one two three four five six seven eight"]
 
     def ask(question):
-        messages = [{"role": "user", "content": question}]
-        answer = sdk(served).chat.completions.create(model=CHAT, messages=messages, temperature=0, max_tokens=4)
+        messages = [{"role": "system", "content": "Answer in English."}, {"role": "user", "content": question}]
+        answer = sdk(served).chat.completions.create(model=CHAT, messages=messages, temperature=0, max_tokens=6)
         return answer.choices[0].message.content
 
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(ask, questions))
     assert all(together)
     assert together == [ask(question) for question in questions]

@@ -200,7 +200,8 @@ async def test_emoji_are_never_split(ask: Any, chat: LlamaChat) -> None:
     assert "�" not in "".join(event.text for event in answer.events if isinstance(event, Text))[:-1]
 
 
-PROMPTS = [CAPITAL, REPEAT, "What is the capital of Germany?", "Who wrote Hamlet?", "What is the capital of Italy?"]
+# The best token is ahead of the second best by 0.5 and more all along: company in a batch moves logits by about 0.1.
+PROMPTS = [CAPITAL, REPEAT, "What is the capital of Germany?", "Who wrote Hamlet?"]
 
 
 async def test_greedy_answers_do_not_depend_on_the_company(ask: Any) -> None:
