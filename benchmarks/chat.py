@@ -71,6 +71,7 @@ class Numbers:
     rate: float
     first: float
     gap: float
+    worst: float
 
     @classmethod
     def of(cls, rounds: list[Round]) -> Numbers:
@@ -81,6 +82,7 @@ class Numbers:
             rate=statistics.median(one.rate for one in rounds),
             first=statistics.median(stream.first for stream in streams),
             gap=gaps[int(len(gaps) * 0.95)],
+            worst=gaps[-1],
         )
 
 
@@ -111,10 +113,11 @@ def _beside_llama_server(load: Load, ours: Server, theirs: Server) -> list[Row]:
         Row(f"tokens/s, {load.name} / llama-server", mine.rate / other.rate, "", load.rate, at_least=True, note=note),
         _row("median time to first token", load, mine.first, other.first, 1.0),
         _row("p95 gap between tokens", load, mine.gap, other.gap, 1.1),
+        _row("longest gap", load, mine.worst, other.worst, None),
     ]
 
 
-def _row(what: str, load: Load, mine: float, other: float, bound: float) -> Row:
+def _row(what: str, load: Load, mine: float, other: float, bound: float | None) -> Row:
     note = f"{mine * 1000:.1f} to {other * 1000:.1f} ms"
     return Row(f"{what}, {load.name} / llama-server", mine / other, "", bound, note=note)
 

@@ -72,5 +72,5 @@ class Attic:
         parked.used = self._clock
         if self._store.restore(sequence, parked.state):
             return True
-        self._parked.remove(parked)
+        self._parked = [one for one in self._parked if one is not parked]
         return False

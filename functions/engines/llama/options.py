@@ -67,10 +67,10 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     context of one slot. They take room in the cache, and time: attention passes over them."""
     deterministic: bool = False
     """The same request with the same seed gets the same text whatever else is answered beside it. Otherwise it may not:
-    sums of floating point numbers depend on their order, and so on how many tokens are computed together and where in
-    the cache they lie, and on CPUs llama.cpp's attention sums in 32 bits instead of 16 from 64 tokens on, which moves
-    logits by a tenth or two. This computes one sequence at a time, each in a cache of its own, and reuses no prefix,
-    which is slower under load."""
+    sums depend on their order in the last bit, and the order on how many tokens are computed together and where in the
+    cache they lie. Models in 32 bits show no more of it; where weights are quantised, what they multiply is rounded to
+    8 bits, logits move by tenths, and near-ties fall the other way. This computes one sequence at a time, each in a
+    cache of its own, and reuses no prefix, which is slower under load."""
     speculation: Literal["off", "prompt_lookup", "draft"] = "off"
     """Guess the next tokens and let the model check them all in one step: `prompt_lookup` guesses what followed the
     same words earlier in the conversation, `draft` asks the small model `draft`. Answers are drawn from the same

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
 from functions.chat.checks import check
-from functions.chat.render import ChunkRenderer, collect, fingerprint
+from functions.chat.render import ChunkRenderer, collect, completion_usage, fingerprint
 from functions.chat.shell import ChatShell
 from host.function import Usage
 
@@ -142,3 +142,9 @@ def test_what_a_person_reads_at_a_command_line() -> None:
 @pytest.mark.parametrize("event", EVENTS)
 def test_events_survive_the_wire(event: ChatEvent) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=ChatEvent) == event
+
+
+def test_usage_tells_what_was_guessed_ahead() -> None:
+    told = completion_usage(Usage(prompt_tokens=3, completion_tokens=9, accepted_tokens=5, rejected_tokens=2))
+    details = told.completion_tokens_details
+    assert (details.accepted_prediction_tokens, details.rejected_prediction_tokens) == (5, 2)
