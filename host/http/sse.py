@@ -6,6 +6,7 @@ It knows frames and clients that leave, and nothing of what the answers mean: a 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -66,39 +67,38 @@ class EventStream(Response[Any], Generic[A]):
             await self._stream.aclose()
 
     async def _pump(self, wire: _Wire) -> None:
+        comments = asyncio.get_running_loop().create_task(self._comment(wire))
         try:
-            while True:
-                found, answer = await self._next(wire)
-                if not found:
-                    break
+            async for answer in self._stream:
                 await wire.write(b"".join(self._renderer(answer)))
             await wire.write(b"".join(self._renderer.end()))
         except Exception as error:
+            await _ended(comments)
             if not wire.open:
                 raise
             shown = error if isinstance(error, ColdframeError) else internal(error)
             await wire.write(frame({"error": error_object(shown)}) + DONE)
+        finally:
+            await _ended(comments)
         await wire.end()
 
-    async def _next(self, wire: _Wire) -> tuple[bool, Any]:
-        """Return (True, answer), or (False, None) at the end; comments are sent while nothing comes."""
-        pending = asyncio.ensure_future(anext(self._stream, _END))
-        try:
-            while not (await asyncio.wait({pending}, timeout=KEEP_ALIVE))[0]:
+    async def _comment(self, wire: _Wire) -> None:
+        """Write a comment whenever nothing was written for `KEEP_ALIVE` seconds; one task for the whole stream."""
+        while True:
+            quiet = time.monotonic() - wire.written
+            if quiet < KEEP_ALIVE:
+                await asyncio.sleep(KEEP_ALIVE - quiet)
+            else:
                 await wire.write(b": loading " + self._stream.stage().encode() + b"\n\n")
-        except BaseException:
-            pending.cancel()
-            await asyncio.gather(pending, return_exceptions=True)
-            raise
-        answer = pending.result()
-        return answer is not _END, answer
 
 
-_END: Any = object()
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 class _Wire:
-    """The sending side: the status goes out with the first bytes."""
+    """The sending side: the status goes out with the first bytes. What two tasks write does not mix."""
 
     _HEADERS = (
         (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -108,21 +108,26 @@ class _Wire:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self._turn = asyncio.Lock()
         self.open = False
+        self.written = time.monotonic()
 
     async def write(self, data: bytes) -> None:
-        if not data:
-            return
-        if not self.open:
-            self.open = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._HEADERS)})
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        """Send bytes; the status first, where it is not sent yet."""
+        if data:
+            await self._write(data, more=True)
 
     async def end(self) -> None:
-        if not self.open:
-            self.open = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(self._HEADERS)})
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        """End the response."""
+        await self._write(b"", more=False)
+
+    async def _write(self, data: bytes, *, more: bool) -> None:
+        async with self._turn:
+            if not self.open:
+                self.open = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": list(self._HEADERS)})
+            await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            self.written = time.monotonic()
 
 
 __all__ = ("DONE", "EventStream", "Renderer", "Request", "frame")

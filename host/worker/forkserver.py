@@ -72,6 +72,8 @@ def _serve(control: socket.socket, children: set[int]) -> bool:
         return False
     sock, log = descriptors
     parent = os.getpid()
+    # Held back until the worker has its handler: a SIGTERM in between would end it without a word.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         pid = os.fork()
     except OSError as error:  # no memory or no process ids left: the workers there are go on
@@ -79,6 +81,7 @@ def _serve(control: socket.socket, children: set[int]) -> bool:
         return True
     finally:
         if os.getpid() == parent:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
             os.close(sock)
             os.close(log)
     if pid == 0:

@@ -17,6 +17,7 @@ import traceback
 from typing import Any
 
 import msgspec
+import uvloop
 
 from host.errors import ColdframeError, InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Instance, Load
@@ -45,7 +46,7 @@ def run(sock: socket.socket) -> int:
 
     The loop is left as it is: closing it would wait for threads that are still loading, and the process ends anyway.
     """
-    return asyncio.new_event_loop().run_until_complete(Worker(sock).serve())
+    return uvloop.new_event_loop().run_until_complete(Worker(sock).serve())
 
 
 class Worker:
@@ -68,6 +69,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._over.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the forkserver holds it back until now
         self._wire = Connection(ToWorker, self._receive, self._abandoned)
         self._outbox = Outbox(self._wire)
         await loop.create_connection(lambda: self._wire, sock=self._sock)
