@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from host.errors import InstanceDied, ModelNotFound
+from host.errors import ModelNotFound, Unavailable
 from host.events import State
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +78,7 @@ async def test_calls_that_do_not_end_in_time_are_ended(house):
     began = time.monotonic()
     await a.unload()
     assert 0.2 <= time.monotonic() - began < 1.5
-    with pytest.raises(InstanceDied):
+    with pytest.raises(Unavailable, match="unloaded while it answered"):
         await call
     assert (a.in_flight, a.state) == (0, State.COLD)
 

@@ -11,6 +11,7 @@ import math
 import mmap
 import os
 import re
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 from contextlib import aclosing, contextmanager
@@ -80,6 +81,7 @@ class EchoInstance(Instance):
             memory = hoard(knobs.hoard_bytes)
         except (OSError, UnicodeDecodeError) as problem:
             raise LoadFailed(f"The echo model is no readable text file: {problem}") from None
+        print(f"echo read {load.path}", file=sys.stderr)
         total = max(knobs.hoard_bytes, len(text))
         for done, more in _steps(total, knobs.load_seconds):
             if memory is not None:
