@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from coldframe_echo.operations import ECHO_ONCE
 
-from host.errors import ColdframeError, InstanceDied, InvalidRequest, ModelNotFound, QueueFull, ShuttingDown
+from host.errors import ColdframeError, InvalidRequest, ModelNotFound, QueueFull, ShuttingDown, Unavailable
 from host.events import State
 from host.function import Operation
 
@@ -154,7 +154,7 @@ async def test_an_unload_by_force_fails_the_call_that_was_running(house):
     call = made.start(hang=True)
     await made.until(lambda: a.in_flight == 1)
     await a.unload()
-    with pytest.raises(InstanceDied):
+    with pytest.raises(Unavailable, match="unloaded while it answered"):
         await call
 
 
