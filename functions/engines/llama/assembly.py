@@ -14,6 +14,7 @@ from functions.engines.llama.attic import Attic
 from functions.engines.llama.context import Context
 from functions.engines.llama.decoder import Decoder
 from functions.engines.llama.drafting import Drafter
+from functions.engines.llama.fitting import SHARE
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions, drafts
 from functions.engines.llama.slots import Slots
@@ -68,20 +69,17 @@ def kept(options: LlamaOptions, length: int) -> int:
 
 
 def with_parts(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
-    """Return the plan with the bytes of the draft model, and of what is kept of prompts outside of the cache.
+    """Return the plan with the bytes of what is kept of prompts outside of the cache.
 
-    The latter is what the budget leaves, and nothing on accelerators: the way there is long. Raises `LoadFailed`.
+    That is half of what the budget leaves at most, for others want to live as well, and nothing on accelerators: the
+    way there is long.
     """
     taken, slots, context = dict(chosen.bytes), chosen.slots, chosen.context or 0
-    if options.draft is not None:
-        target = devices.retold(chosen.detail)
-        path = drafting.find(options.draft, Path(load.base))
-        for pool, size in drafting.weigh(path, options, target, context, slots).items():
-            taken[pool] = taken.get(pool, 0) + size
     attic = 0
     if chosen.device == "cpu" and context:
         attic = int(chosen.detail.get("cache", 0)) * kept(options, context) // (context * slots)
-        attic = max(0, min(attic, load.memory.get(RAM, attic + taken[RAM]) - taken[RAM]))
+        left = load.memory.get(RAM, 2 * attic + taken[RAM]) - taken[RAM]
+        attic = max(0, min(attic, left // SHARE))
         taken[RAM] += attic
     return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, ATTIC: attic})
 

@@ -6,6 +6,7 @@ decode thread and knows sequences' tokens, nothing of requests.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence as Many
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from host.function import Wanted
 from host.sources import reference
 from host.sources.package import PackageSource
 
+READ = 64
+"""Tokens the draft model reads in one step at most."""
 _PROBES = 97
 """Every so many words are compared: vocabularies of different models differ all over, or at their end."""
 
@@ -84,17 +87,22 @@ class Drafter:
         self._model.close()
 
     def _compute(self, wanted: list[tuple[int, list[int]]]) -> list[int | None]:
-        """Compute each slot's text as far as it is new and fits into a batch; returns the likeliest next tokens."""
-        context, room = self._context, self._context.size
+        """Compute each slot's text as far as it is new, `READ` tokens at most; returns the likeliest next tokens.
+
+        Who lacks least comes first: a long text that is new here (a prefix that was restored, say) is read beside the
+        answers of others, a little in each step, and is answered without guesses meanwhile.
+        """
+        context, room = self._context, min(self._context.size, max(READ, len(wanted)))
         context.begin()
-        indices: list[int | None] = []
+        indices: list[int | None] = [None] * len(wanted)
         added: list[tuple[int, list[int]]] = []
-        for slot, tokens in wanted:
-            start = self._cut(slot, tokens)
+        starts = [self._cut(slot, tokens) for slot, tokens in wanted]
+        for at in sorted(range(len(wanted)), key=lambda at: len(wanted[at][1]) - starts[at]):
+            (slot, tokens), start = wanted[at], starts[at]
             end = min(len(tokens), start + room)
             whole = end == len(tokens)
             index = context.add(slot, tokens[start:end], start, output=whole) if end > start else None
-            indices.append(index if whole else None)
+            indices[at] = index if whole else None
             room -= end - start
             added.append((slot, tokens[:end]))
         context.abort(False)
@@ -134,16 +142,26 @@ def find(draft: str, base: Path) -> Path:
     return path
 
 
-def weigh(path: Path, options: LlamaOptions, target: Target, context: int, slots: int) -> dict[str, int]:
-    """Return the bytes, by pool, that a draft model will take beside the large one."""
-    scales = Scales(str(path), simple(options))
-    try:
-        taken = dict(scales.weights(target))
-        for pool, size in scales.context(target, context, slots).total.items():
-            taken[pool] = taken.get(pool, 0) + size
-        return taken
-    finally:
-        scales.close()
+class DraftScales:
+    """Weighs the draft model that options name, all zero where they name none. Close it."""
+
+    def __init__(self, options: LlamaOptions, base: Path) -> None:
+        self._scales: Scales | None = None
+        if options.draft is not None:
+            self._scales = Scales(str(find(options.draft, base)), simple(options))
+
+    def weights(self, target: Target) -> Counter[str]:
+        """Return the bytes of its weights, by pool."""
+        return Counter(self._scales.weights(target)) if self._scales is not None else Counter()
+
+    def context(self, target: Target, context: int, slots: int) -> Counter[str]:
+        """Return the bytes of its cache and buffers, by pool."""
+        return Counter(self._scales.context(target, context, slots).total) if self._scales is not None else Counter()
+
+    def close(self) -> None:
+        """Free what was opened."""
+        if self._scales is not None:
+            self._scales.close()
 
 
 def simple(options: LlamaOptions) -> LlamaOptions:

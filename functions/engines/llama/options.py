@@ -74,7 +74,8 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     speculation: Literal["off", "prompt_lookup", "draft"] = "off"
     """Guess the next tokens and let the model check them all in one step: `prompt_lookup` guesses what followed the
     same words earlier in the conversation, `draft` asks the small model `draft`. Answers are drawn from the same
-    distribution as without, and greedy ones are the same. Pays where a step of several tokens costs about as much as
+    distribution as without, and greedy ones are the same, but for what `deterministic` says of rounding: tokens are
+    checked several in a batch. Pays where a step of several tokens costs about as much as
     one of a single token: large models, accelerators, answers that repeat their prompts."""
     draft: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """The GGUF file of the model that drafts: a path, relative to the manifest's folder, or `package:NAME/FILE`. It has
@@ -90,7 +91,8 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     """System message for conversations that bring none, instead of the chat template's own."""
     keep_prefixes: bool | int | str = False
     """Write what was computed for the prompts used last to disk when the model is evicted, and start from it at the
-    next cold load. A size such as `512MiB` bounds the files of this model; `true` is 256MiB."""
+    next cold load. A size such as `512MiB` bounds the files of this model, those of other manifests of the same file too;
+    `true` is 256MiB. Nothing is kept with `deterministic: true` or `prefix_reuse: false`."""
     pooling: Literal["auto", "mean", "cls", "last", "rank"] = "auto"
     """Embeddings and scores: how the vectors of tokens become one. `auto` is what the file says, else the last token of
     a causal language model and the mean of any other."""

@@ -14,10 +14,13 @@ import msgspec
 from functions.engines.llama import devices, locking
 from functions.engines.llama.adapters import sizes as adapter_sizes
 from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.drafting import DraftScales
 from functions.engines.llama.fitting import Asked, Choice, Fitting
 from functions.engines.llama.layout import layouts
+from functions.engines.llama.library import lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scales import ModelSize, Scales
+from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 
 PROCESS = 40 << 20
@@ -37,15 +40,18 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     found = devices.candidates(load.manifest.device, seen)
     room = rooms(load, found)
     extra = sum(adapter_sizes(options.adapters, Path(load.base)).values())
+    _check_slots(load)
+    draft = DraftScales(options, Path(load.base))
     scales = Scales(load.path, options)
     try:
         model = scales.model()
 
         def weights(target: Target) -> dict[str, int]:
-            return _with_extras(scales.weights(target), extra)
+            return dict(Counter(_with_extras(scales.weights(target), extra)) + draft.weights(target))
 
         def weigh(target: Target, context: int, slots: int) -> dict[str, int]:
-            return dict(Counter(weights(target)) + Counter(scales.context(target, context, slots).total))
+            own = Counter(scales.context(target, context, slots).total)
+            return dict(Counter(weights(target)) + own + draft.context(target, context, slots))
 
         asked = _asked(load, options, model)
         choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
@@ -53,6 +59,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
         taken = weigh(choice.target, choice.context, choice.slots)
     finally:
         scales.close()
+        draft.close()
     return Plan(
         bytes=taken,
         device=choice.target.pool if choice.target.devices else "cpu",
@@ -70,6 +77,12 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
         },
         pools={one.pool: one.total for one in seen},
     )
+
+
+def _check_slots(load: Load) -> None:
+    most, slots = int(lib.llama_max_parallel_sequences()), load.manifest.slots
+    if isinstance(slots, int) and slots > most:
+        raise LoadFailed(f"the manifest's `slots` is {slots}: llama.cpp takes up to {most}")
 
 
 def rooms(load: Load, found: tuple[Device, ...]) -> dict[str, int]:

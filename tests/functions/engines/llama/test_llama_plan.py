@@ -14,6 +14,7 @@ import pytest
 from functions.engines.llama import plan as planning
 from functions.engines.llama.context import Context
 from functions.engines.llama.devices import Target
+from functions.engines.llama.instance import LlamaInstance
 from functions.engines.llama.ledger import Ledger
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
@@ -214,3 +215,16 @@ def test_caches_lie_where_their_layers_do() -> None:
         *["llama_memory_recurrent, layer   2: dev = CPU", LOG[2]],
     ]
     assert read_sizes(told).cache == {"ram": 95 * MIB, "cuda:0": 105 * MIB, "cuda:1": 5 * MIB}
+
+
+@pytest.mark.parametrize(("ram", "slots"), [(420 << 20, 4), (420 << 20, "auto"), (600 << 20, 4), (600 << 20, "auto")])
+def test_a_draft_model_is_fitted_in_as_well(smollm2: Path, ram: int, slots: Any) -> None:
+    options = {"speculation": "draft", "draft": str(smollm2)}
+    found = LlamaInstance.plan(load(smollm2, ram, options=options, slots=slots))
+    assert found.bytes["ram"] <= ram
+    assert found.bytes["ram"] > LlamaInstance.plan(load(smollm2, ram, slots=slots, context=found.context)).bytes["ram"]
+
+
+def test_more_slots_than_llama_cpp_has_are_refused_by_name(smollm2: Path) -> None:
+    with pytest.raises(LoadFailed, match="`slots` is 300: llama.cpp takes up to 256"):
+        LlamaInstance.plan(load(smollm2, slots=300, context=64))

@@ -199,3 +199,24 @@ def test_caution_follows_what_was_right() -> None:
     for right in (1, 2, 4):
         caution.learn(right, right)
     assert (caution.count, caution.accepted, caution.rejected) == (8, 9, 8)
+
+
+async def test_a_text_that_is_new_to_the_draft_is_read_a_little_in_each_step(start: Start) -> None:
+    loaded = start(speculation="draft", draft="same.gguf")
+    drafter: Any = loaded.decoder._speculator
+    steps: list[int] = []
+    compute = drafter._compute
+
+    def watched(wanted: Any) -> Any:
+        before = sum(len(held) for held in drafter._held)
+        rows = compute(wanted)
+        steps.append(sum(len(held) for held in drafter._held) - before)
+        return rows
+
+    drafter._compute = watched
+    text = "one two three four five six seven eight nine ten " * 20
+    said, end = await generate(loaded, text, limit=40)
+    assert end.completion_tokens == 40
+    assert max(steps) <= drafting.READ
+    assert sum(steps) > 2 * drafting.READ, "the prompt was read in the end"
+    assert said == (await generate(start(), text, limit=40))[0]
