@@ -91,8 +91,8 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     """System message for conversations that bring none, instead of the chat template's own."""
     keep_prefixes: bool | int | str = False
     """Write what was computed for the prompts used last to disk when the model is evicted, and start from it at the
-    next cold load. A size such as `512MiB` bounds the files of this model, those of other manifests of the same file too;
-    `true` is 256MiB. Nothing is kept with `deterministic: true` or `prefix_reuse: false`."""
+    next cold load. A size such as `512MiB` bounds the files of this model, also those of other manifests that use the
+    same file; `true` is 256MiB. Nothing is kept with `deterministic: true` or `prefix_reuse: false`."""
     pooling: Literal["auto", "mean", "cls", "last", "rank"] = "auto"
     """Embeddings and scores: how the vectors of tokens become one. `auto` is what the file says, else the last token of
     a causal language model and the mean of any other."""

@@ -201,6 +201,7 @@ def test_caution_follows_what_was_right() -> None:
     assert (caution.count, caution.accepted, caution.rejected) == (8, 9, 8)
 
 
+@pytest.mark.anyio
 async def test_a_text_that_is_new_to_the_draft_is_read_a_little_in_each_step(start: Start) -> None:
     loaded = start(speculation="draft", draft="same.gguf")
     drafter: Any = loaded.decoder._speculator
@@ -214,7 +215,7 @@ async def test_a_text_that_is_new_to_the_draft_is_read_a_little_in_each_step(sta
         return rows
 
     drafter._compute = watched
-    text = "one two three four five six seven eight nine ten " * 20
+    text = "one two three four five six seven eight nine ten " * 8
     said, end = await generate(loaded, text, limit=40)
     assert end.completion_tokens == 40
     assert max(steps) <= drafting.READ
