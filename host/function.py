@@ -7,7 +7,7 @@ between. Nothing here knows HTTP, processes or how a model is run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -116,7 +116,7 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
     """The resolved model: a file or a folder on this machine."""
     engine: str
     options: msgspec.Raw = msgspec.Raw(b"\x80")
-    """The manifest's `options`, already checked, as msgpack; `Instance.options` decodes them."""
+    """The manifest's `options`, already checked, as msgpack of the engine's `options` Struct."""
     threads: int = 1
     """Cores the engine may use: what cgroup quota and affinity mask allow, rounded down, at least 1."""
     memory: dict[str, int] = msgspec.field(default_factory=dict)
@@ -172,8 +172,6 @@ class Instance(ABC):
     goes away cancels the coroutine or closes the generator: `finally` is where work is given up.
     """
 
-    options: ClassVar[type[msgspec.Struct]] = msgspec.Struct
-
     @classmethod
     @abstractmethod
     def plan(cls, load: Load) -> Plan:
@@ -226,9 +224,6 @@ class Host(Protocol):
 
     def stream(self, model: str, operation: Operation[Any, Answer], request: Any) -> Stream[Answer]:
         """Return the stream of answers of a streaming operation; the errors of `call` come from its first answer."""
-
-
-Report = Callable[[str, int, int], None]
 
 
 class Source(ABC):

@@ -107,8 +107,9 @@ class Runtime:
         finally:
             self._observers.discard(observer)
 
-    def folder(self, manifest: Manifest) -> Path:
-        """Return the folder a manifest's relative paths start from."""
+    @property
+    def folder(self) -> Path:
+        """The folder that relative paths of manifests start from."""
         folder = self.settings.manifests
         return folder if folder.is_dir() else folder.parent
 
@@ -155,7 +156,7 @@ class Around:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(progress, stage, done, total)
 
-        wanted = _wanted(manifest, self.runtime.folder(manifest), function, self.runtime.registry)
+        wanted = _wanted(manifest, self.runtime.folder, function, self.runtime.registry)
         try:
             return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
         finally:
@@ -181,7 +182,7 @@ class Around:
 
     def folder(self, manifest: Manifest) -> Path:
         """Return the folder that the manifest's relative paths start from."""
-        return self.runtime.folder(manifest)
+        return self.runtime.folder
 
     def placement(self, name: str) -> Placement:
         """Return the placement of that name; the manifest was checked for it."""

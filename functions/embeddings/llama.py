@@ -24,8 +24,6 @@ _TINY = 1e-12
 class LlamaEmbeddings(Instance):
     """A GGUF file that embeds."""
 
-    options = LlamaOptions
-
     def __init__(self, plan: Plan, pooled: PooledModel, knobs: LlamaOptions) -> None:
         self._plan = plan
         self._pooled = pooled

@@ -36,8 +36,6 @@ Vector = npt.NDArray[np.float32]
 class TransformersEmbeddings(Instance):
     """A loaded encoder with its pooling."""
 
-    options = TransformersOptions
-
     def __init__(
         self, plan: Plan, layout: Layout, encoder: Encoder, head: Head, items: Items, knobs: TransformersOptions
     ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 from litestar.types import Receive, Scope, Send
 
 from host.errors import ColdframeError
@@ -130,4 +130,4 @@ class _Wire:
             self.written = time.monotonic()
 
 
-__all__ = ("DONE", "EventStream", "Renderer", "Request", "frame")
+__all__ = ("DONE", "EventStream", "Renderer", "frame")

@@ -16,6 +16,7 @@ import pytest
 from coldframe_echo.api import Echo, EchoOnce, End, Token
 from coldframe_echo.instance import EchoInstance
 from coldframe_echo.operations import ECHO, ECHO_ONCE
+from coldframe_echo.options import EchoOptions
 
 from host.errors import ColdframeError, ContextLengthExceeded, InvalidRequest, LoadFailed, OutOfMemory, QueueFull
 from host.function import Load, Plan
@@ -60,7 +61,7 @@ def test_is_found_through_the_entry_points_and_names_what_really_exists():
     module, _, name = function.instances[engine.name].partition(":")
     instance = getattr(sys.modules.get(module) or __import__(module, fromlist=[name]), name)
     assert instance is EchoInstance
-    assert instance.options is engine.options
+    assert engine.options is EchoOptions
     assert function.operation("echo") is ECHO
     assert function.operation("echo_once") is ECHO_ONCE
 
@@ -85,7 +86,7 @@ def test_the_instance_loads_without_any_http_library():
     assert not {name for name in modules if name.startswith(("litestar", "host.http"))}
 
 
-@pytest.mark.parametrize("struct", [ECHO.request, ECHO_ONCE.request, EchoInstance.options])
+@pytest.mark.parametrize("struct", [ECHO.request, ECHO_ONCE.request, EchoOptions])
 def test_every_knob_is_documented_where_it_stands(struct):
     from host.manifest.schema import docs
 

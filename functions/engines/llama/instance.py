@@ -6,7 +6,7 @@ It knows the life of a model in a worker, and nothing of chats or wire formats.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import msgspec
 
@@ -24,7 +24,6 @@ from host.function import Facts, Instance, Load, Plan, Progress
 class LlamaInstance(Instance):
     """A GGUF file with a context and a decode thread."""
 
-    options: ClassVar[type[msgspec.Struct]] = LlamaOptions
     names: tuple[str, ...] = ()
     """What clients call the model as it is, without an adapter."""
     keep: Keep | None = None

@@ -18,7 +18,7 @@ from host.placement.process.log import LogPipe
 from host.worker.forkserver import ENDED, FORK, FORKED, REFUSED, REPLY
 
 log = structlog.get_logger(__name__)
-_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "COLDFRAME_API_KEYS")
+_SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _LOST_WAIT = 2.0
 
 

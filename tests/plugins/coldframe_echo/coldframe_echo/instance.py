@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -33,8 +33,6 @@ _WORD = re.compile(r"\s*\S+")
 
 class EchoInstance(Instance):
     """Says back what it hears; see `EchoOptions` for what a manifest can break, and `Call` for what a request can."""
-
-    options: ClassVar[type[msgspec.Struct]] = EchoOptions
 
     def __init__(self, load: Load, plan: Plan, knobs: EchoOptions, text: str, memory: mmap.mmap | None) -> None:
         self._plan = plan
