@@ -73,15 +73,22 @@ class Dispatch:
         """Return the deployment that answers `operation` as `model`; raises `ModelNotFound`, `InvalidRequest`."""
         if self.stopping:
             raise ShuttingDown("The host is shutting down.", retry_after=5.0)
-        if not isinstance(model, str) or not model:
-            raise InvalidRequest("`model`: name the model to use.", param="model")
-        deployment = self._catalog.find(model)
+        deployment = self._catalog.find(model) if model else self._only(operation)
         if all(operation.name != own.name for own in deployment.function.operations):
             raise InvalidRequest(
                 f"The model `{model}` serves {deployment.function.name}; this endpoint needs {operation.name}.",
                 param="model",
             )
         return deployment
+
+    def _only(self, operation: Operation[Any, Any]) -> Deployment:
+        """Return the one deployment that answers `operation`, for dialects whose requests name no model."""
+        able = [deployment for deployment in self._catalog if operation in deployment.function.operations]
+        if len(able) != 1:
+            names = ", ".join(sorted(deployment.name for deployment in able)) or "no model yet"
+            words = f"`model`: name the model to use; served for {operation.name}: {names}."
+            raise InvalidRequest(words, param="model")
+        return able[0]
 
     def entered(self, call: _Call) -> None:
         """Count a call in."""

@@ -66,6 +66,8 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
     """Other words for the task, e.g. Hugging Face's pipeline names."""
     routes: tuple[Any, ...] = ()
     """Litestar route handlers; they ask for the dependency `host: Host`."""
+    options: type[msgspec.Struct] = msgspec.Struct
+    """The Struct of what a manifest's `options` may say to it besides the engine's own keys; no key is in both."""
     cli: str | None = None
     """`module:Class` of its `Shell`, imported only by the command line; None: it is asked by JSON there."""
 
@@ -117,6 +119,8 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
     engine: str
     options: msgspec.Raw = msgspec.Raw(b"\x80")
     """The manifest's `options`, already checked, as msgpack of the engine's `options` Struct."""
+    function_options: msgspec.Raw = msgspec.Raw(b"\x80")
+    """The same of the function's `options` Struct."""
     threads: int = 1
     """Cores the engine may use: what cgroup quota and affinity mask allow, rounded down, at least 1."""
     memory: dict[str, int] = msgspec.field(default_factory=dict)
@@ -218,6 +222,8 @@ class Host(Protocol):
 
     async def call(self, model: str, operation: Operation[Any, Answer], request: Any) -> Answer:
         """Answer one request of a non-streaming operation; loads the model when it is cold.
+
+        An empty `model` is the one model that serves the operation, where there is only one.
 
         Raises `ModelNotFound`, `InvalidRequest`, `QueueFull`, `Unavailable` and what the instance raises.
         """

@@ -23,7 +23,7 @@ from host.events import Event
 from host.function import Engine, Function, Progress, Wanted
 from host.lifecycle.budget import Budget
 from host.lifecycle.deployment import Deployment
-from host.manifest import Document, Manifest
+from host.manifest import Document, Manifest, options
 from host.placement.link import Placement
 from host.registry import Registry
 from host.settings import Settings
@@ -86,7 +86,7 @@ class Runtime:
             engine = self.registry.engine(manifest, function)
         for candidate in [engine] if engine else self._engines(function):
             if manifest.options:
-                document.convert(candidate.options, ("options",))
+                options.read(document, candidate.options, function.options)
         return function
 
     def _servable(self, manifest: Manifest, document: Document) -> Function:
@@ -171,14 +171,16 @@ class Around:
                 return None
             raise
 
-    def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
+    def options(self, manifest: Manifest, engine: Engine, function: Function) -> tuple[msgspec.Raw, msgspec.Raw]:
         """Check the options against the engine that was chosen in the end, with the lines of the file."""
         document = self.runtime.catalog.entry(manifest).document
         try:
-            options = document.convert(engine.options, ("options",))
+            found = options.read(document, engine.options, function.options)
         except ManifestError as error:
-            raise LoadFailed(f"{error.key}: {error.message} (options of the engine {engine.name})") from None
-        return msgspec.Raw(msgspec.msgpack.encode(options))
+            whose = f"options of {function.name} on the engine {engine.name}"
+            raise LoadFailed(f"{error.key}: {error.message} ({whose})") from None
+        first, second = (msgspec.Raw(msgspec.msgpack.encode(part)) for part in found)
+        return first, second
 
     def folder(self, manifest: Manifest) -> Path:
         """Return the folder that the manifest's relative paths start from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functions.embeddings.api import EMBED
+from functions.embeddings.options import EmbeddingsOptions
 from host.function import Function
 from host.hooks import hookimpl
 
@@ -22,6 +23,7 @@ def coldframe_functions() -> list[Function]:
                 "llama": "functions.embeddings.llama:LlamaEmbeddings",
             },
             tasks=("feature-extraction", "sentence-similarity"),
+            options=EmbeddingsOptions,
             routes=(create_embeddings,),
             cli="functions.embeddings.shell:EmbeddingsShell",
         )

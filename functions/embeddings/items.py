@@ -7,8 +7,8 @@ from typing import Protocol
 
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.inputs import QUERY
-from functions.embeddings.layout import Layout
 from functions.engines.batching.item import Ids, Item
+from functions.engines.transformers.sentence.layout import Layout
 from host.errors import InputTooLong, InvalidRequest
 
 _FAR = 16

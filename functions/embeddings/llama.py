@@ -10,10 +10,10 @@ import numpy as np
 from functions.embeddings.api import EmbeddingsRequest, Vectors
 from functions.embeddings.inputs import check, listed
 from functions.embeddings.items import Items
-from functions.embeddings.layout import Layout, Mode
-from functions.engines.llama.options import LlamaOptions
+from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel, Row
+from functions.engines.transformers.sentence.layout import Layout, Mode
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
@@ -24,11 +24,11 @@ _TINY = 1e-12
 class LlamaEmbeddings(Instance):
     """A GGUF file that embeds."""
 
-    def __init__(self, plan: Plan, pooled: PooledModel, knobs: LlamaOptions) -> None:
+    def __init__(self, plan: Plan, pooled: PooledModel, knobs: EmbeddingsOptions) -> None:
         self._plan = plan
         self._pooled = pooled
         self._layout = _layout(pooled, knobs)
-        self._normalize = knobs.normalize
+        self._normalize = bool(knobs.normalize)
         self._items = Items(
             pooled.words, self._layout, longest=pooled.longest, truncate=knobs.truncate, size=pooled.size
         )
@@ -37,7 +37,7 @@ class LlamaEmbeddings(Instance):
     def plan(cls, load: Load) -> Plan:
         """Weigh the file; raises `LoadFailed` for one that embeds nothing."""
         plan = planning.make(load, "vectors")
-        knobs = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        knobs = msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
         return msgspec.structs.replace(
             plan, notes=(*plan.notes, "scaled to length 1" if knobs.normalize else "not scaled")
         )
@@ -45,7 +45,7 @@ class LlamaEmbeddings(Instance):
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load vocabulary and weights."""
-        knobs = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        knobs = msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
         return cls(plan, PooledModel.load(load, plan, progress, "vectors"), knobs)
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
@@ -82,8 +82,8 @@ class LlamaEmbeddings(Instance):
         return rows.astype("<f4", copy=False).tobytes()
 
 
-def _layout(pooled: PooledModel, knobs: LlamaOptions) -> Layout:
+def _layout(pooled: PooledModel, knobs: EmbeddingsOptions) -> Layout:
     """Return what the manifest says of prompts and sizes: a GGUF file says nothing of them."""
     mode: Mode = "cls" if pooled.pooling.kind == "cls" else "last" if pooled.pooling.kind == "last" else "mean"
-    sizes = knobs.matryoshka if isinstance(knobs.matryoshka, bool) else tuple(knobs.matryoshka)
+    sizes = tuple(knobs.matryoshka) if isinstance(knobs.matryoshka, list) else knobs.matryoshka is True
     return Layout(pooling=(mode,), prompts=knobs.prompts, sizes=sizes)

@@ -83,8 +83,8 @@ def _good(file: Path, shelf: Shelf, names: dict[str, Path]) -> str:
         if taken is not file or (key == "aliases" and manifest.aliases.count(name) + (name == manifest.name) > 1):
             message = "stands here twice" if taken is file else f"is taken by {taken}"
             raise document.error(f"the name `{name}` {message}", (key,) if key in document.data else ())
-    _, engine = shelf.check(manifest, document)
-    data = resolved(manifest, document, engine)
+    function, engine = shelf.check(manifest, document)
+    data = resolved(manifest, document, function, engine)
     data["idle"] = span(data["idle"])
     data["queue"]["wait"] = span(data["queue"]["wait"])
     return f"# {file}: ok\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"
@@ -94,6 +94,8 @@ def _schema(shelf: Shelf) -> str:
     from host.manifest import schema
 
     registry = shelf.registry
-    tasks = [word for function in registry.functions.values() for word in (function.name, *function.tasks)]
-    found: dict[str, Any] = schema({name: engine.options for name, engine in registry.engines.items()}, tasks)
+    functions = registry.functions.values()
+    own = [((function.name, *function.tasks), tuple(function.instances), function.options) for function in functions]
+    tasks = [word for words, _, _ in own for word in words]
+    found: dict[str, Any] = schema({name: engine.options for name, engine in registry.engines.items()}, tasks, own)
     return json.dumps(found, indent=2)

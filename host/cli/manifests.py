@@ -11,7 +11,7 @@ from host.catalog import Entry, Problem, read_folder
 from host.cli.places import settings, with_manifests
 from host.errors import ColdframeError, ManifestError
 from host.function import Engine, Function, Wanted
-from host.manifest import Document, Manifest
+from host.manifest import Document, Manifest, options
 from host.registry import Registry
 from host.runtime import Runtime
 from host.sources.resolve import claimant
@@ -74,12 +74,13 @@ class Shelf:
         )
 
 
-def resolved(manifest: Manifest, document: Document, engine: Engine | None) -> dict[str, Any]:
-    """Return a manifest as plain data with every default filled in, the engine's options too."""
+def resolved(manifest: Manifest, document: Document, function: Function, engine: Engine | None) -> dict[str, Any]:
+    """Return a manifest as plain data with every default filled in, the engine's and the function's options too."""
     data: dict[str, Any] = msgspec.to_builtins(manifest)
     if engine is not None:
         data["engine"] = engine.name
-        data["options"] = msgspec.to_builtins(document.convert(engine.options, ("options",)))
+        parts = options.read(document, engine.options, function.options)
+        data["options"] = {key: value for part in parts for key, value in msgspec.to_builtins(part).items()}
     return data
 
 

@@ -46,8 +46,8 @@ class Surroundings(Protocol):
     def engine(self, manifest: Manifest, function: Function, path: Path | None) -> Engine | None:
         """Return the engine that runs the manifest, None when only the files (not resolved yet) could tell."""
 
-    def options(self, manifest: Manifest, engine: Engine) -> msgspec.Raw:
-        """Return the manifest's options, checked by the engine's type, as msgpack."""
+    def options(self, manifest: Manifest, engine: Engine, function: Function) -> tuple[msgspec.Raw, msgspec.Raw]:
+        """Return the manifest's options for the engine and for the function, checked by their types, as msgpack."""
 
     def folder(self, manifest: Manifest) -> Path:
         """Return the folder that the manifest's relative paths start from."""
@@ -104,11 +104,13 @@ class Startup:
             return await self._attempt(path, engine, 1)
 
     async def _attempt(self, path: Path, engine: Engine, attempt: int) -> Running:
+        options, function_options = self._around.options(self._manifest, engine, self._function)
         load = Load(
             manifest=self._manifest,
             path=str(path),
             engine=engine.name,
-            options=self._around.options(self._manifest, engine),
+            options=options,
+            function_options=function_options,
             threads=self._around.threads,
             memory=self._around.budget.totals,
             held={pool: self._around.budget.held(pool) for pool in self._around.budget.totals},

@@ -11,19 +11,32 @@ from typing import Any
 
 import msgspec
 
+from host.manifest.options import PARTS, joined
 from host.manifest.spec import Manifest
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(options: Mapping[str, type[msgspec.Struct]] | None = None, tasks: Sequence[str] = ()) -> dict[str, Any]:
+Own = Sequence[tuple[Sequence[str], Sequence[str], type[msgspec.Struct]]]
+"""Of each function the words for its task, the engines it runs on, and the Struct of its options."""
+
+
+def schema(
+    options: Mapping[str, type[msgspec.Struct]] | None = None, tasks: Sequence[str] = (), own: Own = ()
+) -> dict[str, Any]:
     """Return the JSON schema of a manifest, draft 2020-12.
 
-    `options` maps engine names to the Structs of their `options`; `tasks` are the words that `task` takes. Without
-    them, both are left open.
+    `options` maps engine names to the Structs of their `options`; `tasks` are the words that `task` takes, and `own`
+    what functions add to an engine's options. Without them, all is left open.
     """
     structs = dict(options or {})
-    reached = _reached([Manifest, *structs.values()])
+    pairs = [
+        (words, engine, joined(structs[engine], struct))
+        for words, engines, struct in own
+        for engine in engines
+        if engine in structs
+    ]
+    reached = _reached([Manifest, *structs.values(), *(struct for _, _, struct in pairs)])
     found, components = msgspec.json.schema_components(reached)
     _open_durations(components)
     references = dict(zip(reached, found, strict=True))
@@ -36,8 +49,12 @@ def schema(options: Mapping[str, type[msgspec.Struct]] | None = None, tasks: Seq
         keys["task"]["enum"] = sorted(set(tasks))
     if structs:
         keys["engine"] = {"enum": ["auto", *sorted(structs), None], **_kept(keys["engine"], "default", "description")}
-        root["allOf"] = [_choice(name, references[struct]) for name, struct in structs.items()]
-        keys["options"]["anyOf"] = [*(references[struct] for struct in structs.values()), {"type": "null"}]
+        if pairs:
+            root["allOf"] = [_choice(engine, references[struct], words) for words, engine, struct in pairs]
+        else:
+            root["allOf"] = [_choice(name, references[struct]) for name, struct in structs.items()]
+        able = dict.fromkeys(struct for _, _, struct in pairs) or dict.fromkeys(structs.values())
+        keys["options"]["anyOf"] = [*(references[struct] for struct in able), {"type": "null"}]
     return {"$schema": DRAFT, **root, "title": "coldframe manifest", "$defs": components}
 
 
@@ -47,6 +64,8 @@ def docs(struct: type) -> dict[str, str]:
     A module without source, which packagers sometimes ship, has none.
     """
     found: dict[str, str] = {}
+    for part in getattr(struct, PARTS, ()):
+        found |= docs(part)
     for base in reversed([cls for cls in struct.__mro__ if cls not in (object, msgspec.Struct)]):
         found |= _docs(base)
     return found
@@ -106,9 +125,11 @@ def _open_durations(value: Any) -> None:
             _open_durations(item)
 
 
-def _choice(engine: str, reference: dict[str, Any]) -> dict[str, Any]:
-    """Return the rule that a manifest which names this engine has this engine's options."""
-    named = {"properties": {"engine": {"const": engine}}, "required": ["engine"]}
+def _choice(engine: str, reference: dict[str, Any], tasks: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the rule that a manifest which names this engine (and one of these tasks) has these options."""
+    named: dict[str, Any] = {"properties": {"engine": {"const": engine}}, "required": ["engine"]}
+    if tasks:
+        named["properties"]["task"] = {"enum": sorted(tasks)}
     return {"if": named, "then": {"properties": {"options": {"anyOf": [reference, {"type": "null"}]}}}}
 
 

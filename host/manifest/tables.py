@@ -22,14 +22,20 @@ _PLACE = re.compile(r"(<!-- keys: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def structs(distribution: str = "coldframe") -> dict[str, type[msgspec.Struct]]:
-    """Return what has a table: for our own distribution the manifest and its queue, and each engine's options."""
+    """Return what has a table: for our own distribution the manifest and its queue; each engine's and function's
+    options.
+    """
     found: dict[str, type[msgspec.Struct]] = (
         {"manifest": Manifest, "queue": Queue} if distribution == "coldframe" else {}
     )
     for entry in entry_points(group="coldframe"):
         if entry.dist is not None and entry.dist.name == distribution:
-            for engine in getattr(_plugin(entry), "coldframe_engines", list)():
+            plugin = _plugin(entry)
+            for engine in getattr(plugin, "coldframe_engines", list)():
                 found[engine.name] = engine.options
+            for function in getattr(plugin, "coldframe_functions", list)():
+                if msgspec.structs.fields(function.options):
+                    found[function.name] = function.options
     return found
 
 

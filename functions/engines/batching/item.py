@@ -26,6 +26,16 @@ def size(item: Item) -> int:
     return len(item.ids)
 
 
+class Pieces(msgspec.Struct, frozen=True):
+    """A text's tokens without special ones, and where they stand in it."""
+
+    ids: Ids
+    spans: Ids
+    """(tokens, 2): first character of each token and the one behind its last, in the text as it was given."""
+    words: Ids
+    """The word of each token, counted from 0; -1 for none. What is a word is the tokenizer's pre-tokenizer's choice."""
+
+
 class Frame:
     """The special tokens before and after a text."""
 
@@ -54,3 +64,45 @@ class Frame:
             return ids
         tail = len(self.suffix)
         return np.concatenate([ids[: limit - tail], ids[len(ids) - tail :]])
+
+
+class PairFrame:
+    """The special tokens before, between and behind two texts, and the segments that tell the two apart."""
+
+    def __init__(
+        self, before: Sequence[int], between: Sequence[int], after: Sequence[int], types: Sequence[int] | None = None
+    ) -> None:
+        """`types` are the segments of: what is before, the first text, what is between, the second text, the end."""
+        self.before, self.between, self.after = list(before), list(between), list(after)
+        self._types = tuple(types) if types is not None and any(types) else None
+
+    @classmethod
+    def around(cls, first: list[int], second: list[int], full: list[int], types: list[int]) -> PairFrame | None:
+        """Return the frame that makes `full` (with its `types`) of two short texts; None where they are not in it."""
+        begin = _find(first, full, 0)
+        then = _find(second, full, begin + len(first)) if begin is not None else None
+        if begin is None or then is None:
+            return None
+        end, behind = begin + len(first), then + len(second)
+        parts = (types[:begin], types[begin:end], types[end:then], types[then:behind], types[behind:])
+        segments = [part[0] if part else 0 for part in parts]
+        return cls(full[:begin], full[end:then], full[behind:], segments)
+
+    @property
+    def extra(self) -> int:
+        """Tokens that are of neither text."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def item(self, first: Sequence[int] | Ids, second: Sequence[int] | Ids) -> Item:
+        """Return the two texts' tokens as one input."""
+        parts = (self.before, first, self.between, second, self.after)
+        ids = np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
+        if self._types is None:
+            return Item(ids=ids)
+        counts = [len(part) for part in parts]
+        return Item(ids=ids, types=np.repeat(np.array(self._types, dtype=np.int32), counts))
+
+
+def _find(part: list[int], whole: list[int], start: int) -> int | None:
+    places = range(start, len(whole) - len(part) + 1)
+    return next((at for at in places if part and whole[at : at + len(part)] == part), None)

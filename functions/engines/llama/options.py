@@ -96,16 +96,6 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     pooling: Literal["auto", "mean", "cls", "last", "rank"] = "auto"
     """Embeddings and scores: how the vectors of tokens become one. `auto` is what the file says, else the last token of
     a causal language model and the mean of any other."""
-    normalize: bool = True
-    """Embeddings: scale vectors to length 1."""
-    truncate: bool = False
-    """Embeddings: cut inputs that are longer than `context`, instead of answering 400. A request's `truncate` goes
-    first."""
-    matryoshka: bool | list[Annotated[int, msgspec.Meta(ge=1)]] = False
-    """Embeddings: whether a request's `dimensions` may cut vectors: `true` to any size, or a list of sizes. Only models
-    trained for it stay good when cut."""
-    prompts: dict[str, str] = {}
-    """Embeddings: texts to put before inputs, by name (`query`, `document`, …)."""
 
     def __post_init__(self) -> None:
         """Refuse what excludes each other; raises `ValueError`, which a manifest's reader tells with its line."""

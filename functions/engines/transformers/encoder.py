@@ -53,8 +53,18 @@ class Encoder:
         return ids.to(self.device), mask.to(self.device), types if types is None else types.to(self.device)
 
 
-def load(load_: Load, plan: Plan, options: TransformersOptions, folder: Folder, progress: Progress) -> Encoder:
-    """Load the model without a head that the plan is for; raises what `weights.load` raises."""
+def load(
+    load_: Load,
+    plan: Plan,
+    options: TransformersOptions,
+    folder: Folder,
+    progress: Progress,
+    auto: str = weights.AUTO,
+) -> Encoder:
+    """Load the model that the plan is for, without a head or as Transformers' auto class `auto` makes it.
+
+    Raises what `weights.load` raises.
+    """
     device = devices.choose(load_.manifest.device)
     config = folder.config()
     dtype = precision.choose(load_.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
@@ -63,9 +73,10 @@ def load(load_: Load, plan: Plan, options: TransformersOptions, folder: Folder, 
         folder,
         device=device,
         dtype=dtype,
+        auto=auto,
         attention=options.attention,
         progress=progress,
-        spare=lambda name: name.startswith("pooler."),
+        spare=lambda name: auto == weights.AUTO and name.startswith("pooler."),
     )
     if hasattr(model.config, "use_cache"):
         model.config.use_cache = False  # nothing is generated, so keys and values need not outlive their layer

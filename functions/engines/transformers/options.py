@@ -15,18 +15,8 @@ class TransformersOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unkn
     batch_tokens: Count | Literal["auto"] = "auto"
     """Tokens in one batch, padding included; `auto` is 2,048 on CPU and 32,768 on a GPU. An input longer than that runs
     alone. Larger batches take more memory and make others wait longer."""
-    truncate: bool = False
-    """Cut inputs that are longer than the model takes, instead of answering 400. A request's `truncate` goes first."""
     attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"
     """Attention implementation; `auto` is what Transformers chooses for the model, mostly `sdpa`."""
     pooling: Literal["auto", "cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"] = "auto"
     """Embeddings: how token vectors become one. `auto` reads the model's `1_Pooling`; without that file it is the mean
     over the text's tokens, or the last token of a causal language model."""
-    normalize: bool | Literal["auto"] = "auto"
-    """Embeddings: scale vectors to length 1. `auto` does what the model's `modules.json` says, and does it where there
-    is no such file."""
-    matryoshka: bool | list[Count] | Literal["auto"] = "auto"
-    """Embeddings: whether a request's `dimensions` may cut vectors: `true` to any size, or a list of sizes. Only models
-    trained for it stay good when cut; `auto` allows it where the model's own files name such sizes."""
-    prompts: dict[str, str] = {}
-    """Embeddings: texts to put before inputs, by name (`query`, `document`, …); they replace its own by name."""

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 import tokenizers
 
-from functions.engines.batching.item import Frame, Ids
+from functions.engines.batching.item import Frame, Ids, PairFrame, Pieces
 from functions.engines.transformers.folder import Folder
 from host.errors import LoadFailed
+
+A = TypeVar("A")
 
 _SLICE = 64
 """Texts encoded in one go, so that a request of thousands lets others in between."""
@@ -34,14 +37,28 @@ class Tokenizer(Frame):
         """Number of token ids, special ones included."""
         framed = Frame.around(model.encode("a", add_special_tokens=False).ids, model.encode("a").ids)
         super().__init__(framed.prefix, framed.suffix)
+        first, second, pair = self.bare("a"), self.bare("b"), model.encode("a", "b")
+        self.pair = PairFrame.around(first, second, pair.ids, pair.type_ids) or PairFrame([], [], [])
+        """How two texts become one input."""
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
-        found: list[Ids] = []
+        return await self._sliced(texts, self._encode)
+
+    async def pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        """Return each text's tokens without special ones, with their places. Cancelling stops at the next slice."""
+        return await self._sliced(texts, self._pieces)
+
+    async def _sliced(self, texts: Sequence[str], encode: Callable[[Sequence[str]], list[A]]) -> list[A]:
+        found: list[A] = []
         loop = asyncio.get_running_loop()
         for start in range(0, len(texts), _SLICE):
-            found += await loop.run_in_executor(self._thread, self._encode, texts[start : start + _SLICE])
+            found += await loop.run_in_executor(self._thread, encode, texts[start : start + _SLICE])
         return found
+
+    def _pieces(self, texts: Sequence[str]) -> list[Pieces]:
+        texts = [text.lower() for text in texts] if self._lower else list(texts)
+        return [_placed(found) for found in self._model.encode_batch(texts, add_special_tokens=False)]
 
     def _encode(self, texts: Sequence[str]) -> list[Ids]:
         if self._lower:
@@ -57,6 +74,14 @@ class Tokenizer(Frame):
     def close(self) -> None:
         """Stop the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _placed(found: tokenizers.Encoding) -> Pieces:
+    return Pieces(
+        ids=np.array(found.ids, dtype=np.int32),
+        spans=np.array(found.offsets, dtype=np.int32).reshape(-1, 2),
+        words=np.array([-1 if word is None else word for word in found.word_ids], dtype=np.int32),
+    )
 
 
 def load(folder: Folder, threads: int, *, lower: bool = False) -> Tokenizer:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tinymodels import modules, write
 
-from functions.embeddings import layout
-from functions.embeddings.layout import Layout
 from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.options import TransformersOptions
+from functions.engines.transformers.sentence import layout
+from functions.engines.transformers.sentence.layout import Layout
 from host.errors import LoadFailed
 
 MEAN = {"pooling_mode_mean_tokens": True}
@@ -19,7 +18,7 @@ MEAN = {"pooling_mode_mean_tokens": True}
 
 def read(path: Path, files: dict[str, Any], **options: Any) -> Layout:
     write(path, {"config.json": {"model_type": "bert"}, **files})
-    return layout.read(Folder(path), TransformersOptions(**options))
+    return layout.read(Folder(path), layout.Said(**options))
 
 
 @pytest.mark.parametrize(

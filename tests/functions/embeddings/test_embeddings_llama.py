@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import loads
 import numpy as np
 import pytest
 import torch
@@ -37,16 +37,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def load(path: Path, options: dict[str, Any] | None = None, attempt: int = 0, **manifest: Any) -> Load:
-    return Load(
-        manifest=Manifest(task="embeddings", model="x", name="m", **manifest),
-        path=str(path),
-        engine="llama",
-        options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
-        threads=2,
-        memory={"ram": 8 << 30},
-        attempt=attempt,
-    )
+def load(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Load:
+    return loads.given("embeddings", path, options, engine="llama", **more)
 
 
 @pytest.fixture(scope="module")

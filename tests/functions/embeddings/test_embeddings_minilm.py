@@ -78,7 +78,7 @@ async def test_bf16_is_close(opener: Opener, minilm: Path, direct: Any) -> None:
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 async def test_attention_implementations_agree(opener: Opener, minilm: Path, direct: Any, attention: str) -> None:
     made = opener(minilm, {"attention": attention})
-    assert made._encoder.model.config._attn_implementation == attention
+    assert made._model._encoder.model.config._attn_implementation == attention
     texts = mixed(6, seed=2)
     assert cosines(rows(await ask(made, texts)), direct(texts)[0]).min() >= 0.9999
 
@@ -91,30 +91,30 @@ async def test_meaning_comes_through(instance: TransformersEmbeddings) -> None:
 
 async def test_many_callers_share_batches_and_get_their_own(instance: TransformersEmbeddings, direct: Any) -> None:
     texts = mixed(48, seed=3, most=12)
-    before = instance._batcher.batches
+    before = instance._model._batcher.batches
     answers = await asyncio.gather(*(ask(instance, text) for text in texts))
-    assert instance._batcher.batches - before < len(texts)
+    assert instance._model._batcher.batches - before < len(texts)
     assert cosines(np.concatenate([rows(found) for found in answers]), direct(texts)[0]).min() >= 0.9999
 
 
 async def test_a_long_request_holds_a_short_one_up_for_a_batch_at_most(instance: TransformersEmbeddings) -> None:
     long = asyncio.create_task(ask(instance, mixed(120, seed=4)))
     await asyncio.sleep(0.2)
-    before = instance._batcher.batches
+    before = instance._model._batcher.batches
     await ask(instance, "hello")
     assert not long.done()
-    assert instance._batcher.batches - before <= 2
+    assert instance._model._batcher.batches - before <= 2
     assert len(rows(await long)) == 120
 
 
 async def test_a_caller_that_leaves_frees_the_thread(instance: TransformersEmbeddings) -> None:
     long = asyncio.create_task(ask(instance, mixed(2000, seed=5)))
-    while not len(instance._batcher._schedule):
+    while not len(instance._model._batcher._schedule):
         await asyncio.sleep(0.01)
     long.cancel()
     with pytest.raises(asyncio.CancelledError):
         await long
-    assert len(instance._batcher._schedule) == 0
+    assert len(instance._model._batcher._schedule) == 0
     assert len(rows(await asyncio.wait_for(ask(instance, "still here"), 10))) == 1
 
 
@@ -233,5 +233,5 @@ def test_facts_say_what_was_chosen(instance: TransformersEmbeddings) -> None:
     assert facts.capacity >= 64
     expected = {"dimension": 384, "pooling": ["mean"], "normalized": True, "dtype": "fp32", "architecture": "BertModel"}
     assert expected.items() <= facts.detail.items()
-    assert any("1_Pooling/config.json" in note for note in instance._plan.notes)
+    assert any("1_Pooling/config.json" in note for note in instance._model.layout.notes)
     msgspec.msgpack.encode(facts)

@@ -77,8 +77,9 @@ async def test_without_files_it_is_the_mean_scaled(opener: Any, tmp_path: Path, 
     made = opener(tiny(folder, kind), context=60)
     expected = [torch.nn.functional.normalize(hidden(folder, text).mean(0), dim=0) for text in TEXTS]
     assert close(await vectors(made, TEXTS), expected)
-    assert any("no 1_Pooling; mean" in note for note in made._plan.notes)
-    assert any("no modules.json" in note for note in made._plan.notes)
+    notes = made._model.layout.notes
+    assert any("no 1_Pooling; mean" in note for note in notes)
+    assert any("no modules.json" in note for note in notes)
 
 
 @pytest.mark.anyio
@@ -239,7 +240,7 @@ def test_quantization_that_is_not_served(tmp_path: Path, quantization: str, said
 async def test_numbers_that_are_not_finite_are_an_error_and_no_answer(opener: Any, tmp_path: Path) -> None:
     made = opener(tiny(tmp_path))
     with torch.no_grad():
-        made._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
+        made._model._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
     with pytest.raises(Exception, match="not finite"):
         await vectors(made, "river")
     assert np.isfinite(await vectors(made, "stone")).all()

@@ -107,7 +107,7 @@ async def test_the_cool_down_doubles_and_ends_with_success(house, monkeypatch):
             await house.call()
         assert caught.value.retry_after == wait
         clock[0] += wait
-    failing, knobs = house.runtime._around.options, msgspec.Raw(msgspec.msgpack.encode({}))
+    failing, knobs = house.runtime._around.options, (msgspec.Raw(b"\x80"), msgspec.Raw(b"\x80"))
     house.runtime._around.options = lambda *_: knobs
     assert (await house.call()).text == "x"
     house.runtime._around.options = failing

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from host.manifest import Manifest, read
+from host.manifest import Manifest, options, read
 from host.manifest.spec import load
 from host.manifest.tables import rewritten, structs, table
 
@@ -62,7 +62,7 @@ def test_a_plug_in_documents_its_own_options():
 def test_examples_are_manifests(write, text):
     manifest, document = load(write(text))
     engine = "llama" if manifest.model.endswith(".gguf") else "transformers"
-    document.convert(DOCUMENTED[engine], ("options",))
+    options.read(document, DOCUMENTED[engine], DOCUMENTED.get(manifest.task, msgspec.Struct))
 
 
 def test_the_full_example_has_every_key_at_its_default(write):

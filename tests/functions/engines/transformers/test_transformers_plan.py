@@ -199,9 +199,6 @@ def test_every_option_is_documented_and_has_a_default() -> None:
         {"batch_tokens": 0},
         {"batch_tokens": "many"},
         {"pooling": "median"},
-        {"matryoshka": "yes"},
-        {"matryoshka": [0]},
-        {"normalize": 1},
         {"nonesuch": 1},
     ],
 )

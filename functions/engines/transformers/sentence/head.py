@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import safetensors.torch
 import torch
 
-from functions.embeddings.layout import Layout
-from functions.embeddings.pooling import pool
 from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.pooling import pool
 from host.errors import LoadFailed
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import msgspec
+import loads
 import tokenizers
 import torch
 import transformers
@@ -15,21 +16,12 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from host.function import Load
-from host.manifest import Manifest
 
 WORDS = "river stone light number window garden paper winter music train bread letter".split()  # noqa: SIM905
 
 
-def given(path: Path, options: dict[str, Any] | None = None, attempt: int = 0, **manifest: Any) -> Load:
-    return Load(
-        manifest=Manifest(task="embeddings", model="x", name="m", **manifest),
-        path=str(path),
-        engine="transformers",
-        options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
-        threads=2,
-        memory={"ram": 8 << 30},
-        attempt=attempt,
-    )
+def given(path: Path, options: dict[str, Any] | None = None, **more: Any) -> Load:
+    return loads.given("embeddings", path, options, **more)
 
 
 SMALL: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -37,8 +29,8 @@ SMALL: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden
 
 def configured(kind: str) -> Any:
     """Return the configuration of a tiny model of an architecture."""
-    if kind in ("roberta", "mpnet"):
-        name = {"roberta": "RobertaConfig", "mpnet": "MPNetConfig"}[kind]
+    if kind in ("roberta", "mpnet", "xlm-roberta"):
+        name = {"roberta": "RobertaConfig", "mpnet": "MPNetConfig", "xlm-roberta": "XLMRobertaConfig"}[kind]
         pads = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
         return getattr(transformers, name)(
             vocab_size=40, max_position_embeddings=514, type_vocab_size=1, **SMALL, **pads
@@ -55,6 +47,11 @@ def configured(kind: str) -> Any:
         return transformers.ModernBertConfig(
             vocab_size=40, max_position_embeddings=128, pad_token_id=1, global_attn_every_n_layers=1, **SMALL
         )
+    if kind == "deberta-v2":
+        return transformers.DebertaV2Config(
+            vocab_size=40, max_position_embeddings=64, type_vocab_size=0, pad_token_id=1, relative_attention=True,
+            pos_att_type=["p2c", "c2p"], position_buckets=16, norm_rel_ebd="layer_norm", share_att_key=True, **SMALL,
+        )  # fmt: skip
     if kind == "t5":
         return transformers.T5Config(
             vocab_size=40, d_model=32, d_ff=64, d_kv=8, num_layers=2, num_heads=4, pad_token_id=1
@@ -67,7 +64,9 @@ def words_tokenizer() -> tokenizers.Tokenizer:
     vocabulary = {word: at for at, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
     made = tokenizers.Tokenizer(WordLevel(vocabulary, unk_token="<unk>"))
     made.pre_tokenizer = Whitespace()
-    made.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    made.post_processor = TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     return made
 
 
@@ -86,6 +85,27 @@ def tiny(folder: Path, kind: str = "bert", files: dict[str, Any] | None = None) 
     words_tokenizer().save(str(folder / "tokenizer.json"))
     write(folder, {"tokenizer_config.json": {"model_max_length": 512}} | (files or {}))
     return folder
+
+
+def headed(folder: Path, kind: str, head: Literal["sequence", "token"], labels: Sequence[str], **config: Any) -> Path:
+    """Save a tiny random model with a head of labels; `config` goes into its configuration."""
+    torch.manual_seed(11)
+    made = configured(kind)
+    made.id2label, made.label2id = dict(enumerate(labels)), {label: at for at, label in enumerate(labels)}
+    made.num_labels = len(labels)
+    for key, value in config.items():
+        setattr(made, key, value)
+    auto = {
+        "sequence": transformers.AutoModelForSequenceClassification,
+        "token": transformers.AutoModelForTokenClassification,
+    }[head]
+    model = auto.from_config(made)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    model.save_pretrained(folder)
+    words_tokenizer().save(str(folder / "tokenizer.json"))
+    return write(folder, {"tokenizer_config.json": {"model_max_length": 512}})
 
 
 def write(folder: Path, files: dict[str, Any]) -> Path:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 
 from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.options import TransformersOptions
 from host.errors import LoadFailed
 
 Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
@@ -36,6 +35,15 @@ _WORDS: dict[str, Mode] = {
     "lasttoken": "last",
 }
 """The words of newer files' `pooling_mode`."""
+
+
+class Said(msgspec.Struct, kw_only=True, frozen=True):
+    """What the manifest says of it, which goes before the files; `auto` leaves it to them."""
+
+    pooling: Mode | Literal["auto"] = "auto"
+    normalize: bool | Literal["auto"] = "auto"
+    matryoshka: bool | list[int] | Literal["auto"] = "auto"
+    prompts: dict[str, str] = {}
 
 
 class Layout(msgspec.Struct, kw_only=True, frozen=True):
@@ -65,16 +73,19 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
         return bool(self.steps) and self.steps[-1][0] == "Normalize"
 
 
-def read(folder: Folder, options: TransformersOptions) -> Layout:
+_NOTHING = Said()
+
+
+def read(folder: Folder, said: Said = _NOTHING) -> Layout:
     """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known."""
     modules = _modules(folder)
     encoder = next((path for kind, path in modules if kind == "Transformer"), "")
     model = folder.inside(encoder)
-    pooling, with_prompt, how = _pooling(folder, model, modules, options)
-    steps, scaled = _steps(modules, options)
+    pooling, with_prompt, how = _pooling(folder, model, modules, said)
+    steps, scaled = _steps(modules, said)
     bert = model.mapping("sentence_bert_config.json") or folder.mapping("sentence_bert_config.json")
     settings = folder.mapping("config_sentence_transformers.json")
-    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text} | options.prompts
+    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text} | said.prompts
     default = settings.get("default_prompt_name")
     if default is not None and default not in prompts and default not in (settings.get("prompts") or {}):
         raise LoadFailed(f"config_sentence_transformers.json: default_prompt_name {default!r} is not among its prompts")
@@ -87,7 +98,7 @@ def read(folder: Folder, options: TransformersOptions) -> Layout:
         lower=bool(bert.get("do_lower_case")),
         prompts=prompts,
         default_prompt=default if default in prompts else None,
-        sizes=_sizes(settings, model.config(), options),
+        sizes=_sizes(settings, model.config(), said),
         size=settings.get("truncate_dim"),
         notes=(
             f"pooling: {' + '.join(pooling)} ({how})",
@@ -113,14 +124,12 @@ def _modules(folder: Folder) -> list[Step]:
 _KNOWN = frozenset({"Transformer", "Pooling", "Dense", "Normalize", "Dropout"})
 
 
-def _pooling(
-    folder: Folder, model: Folder, modules: list[Step], options: TransformersOptions
-) -> tuple[tuple[Mode, ...], bool, str]:
+def _pooling(folder: Folder, model: Folder, modules: list[Step], said: Said) -> tuple[tuple[Mode, ...], bool, str]:
     path = next((path for kind, path in modules if kind == "Pooling"), "1_Pooling")
     config = folder.mapping(f"{path}/config.json")
     with_prompt = bool(config.get("include_prompt", True))
-    if options.pooling != "auto":
-        return (options.pooling,), with_prompt, "the manifest's options"
+    if said.pooling != "auto":
+        return (said.pooling,), with_prompt, "the manifest's options"
     if config:
         return _stated(config, path), with_prompt, f"{path}/config.json"
     if any(str(name).endswith("ForCausalLM") for name in model.config().get("architectures") or ()):
@@ -143,11 +152,11 @@ def _stated(config: dict[str, Any], path: str) -> tuple[Mode, ...]:
     return modes
 
 
-def _steps(modules: list[Step], options: TransformersOptions) -> tuple[tuple[Step, ...], tuple[bool, str]]:
+def _steps(modules: list[Step], said: Said) -> tuple[tuple[Step, ...], tuple[bool, str]]:
     """Return what follows pooling, and whether vectors are scaled and by whose word."""
     steps = tuple((kind, path) for kind, path in modules[2:] if kind in ("Dense", "Normalize"))
     scaled = bool(steps) and steps[-1][0] == "Normalize"
-    wanted, whose = options.normalize, "the manifest's options"
+    wanted, whose = said.normalize, "the manifest's options"
     if wanted == "auto":
         wanted, whose = (scaled, "modules.json") if modules else (True, "no modules.json")
     if wanted and not scaled:
@@ -157,9 +166,9 @@ def _steps(modules: list[Step], options: TransformersOptions) -> tuple[tuple[Ste
     return steps, (bool(wanted), whose)
 
 
-def _sizes(settings: dict[str, Any], config: dict[str, Any], options: TransformersOptions) -> tuple[int, ...] | bool:
-    if options.matryoshka != "auto":
-        return options.matryoshka if isinstance(options.matryoshka, bool) else tuple(options.matryoshka)
+def _sizes(settings: dict[str, Any], config: dict[str, Any], said: Said) -> tuple[int, ...] | bool:
+    if said.matryoshka != "auto":
+        return said.matryoshka if isinstance(said.matryoshka, bool) else tuple(said.matryoshka)
     stated = settings.get("matryoshka_dimensions") or config.get("matryoshka_dimensions")
     if isinstance(stated, list):
         return tuple(stated)

@@ -1,0 +1,22 @@
+"""What a manifest's `options` may say to the embeddings function, on any engine; it knows no library."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+
+class EmbeddingsOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The manifest's `options` when the task is `embeddings`, beside the engine's."""
+
+    truncate: bool = False
+    """Cut inputs that are longer than the model takes, instead of answering 400. A request's `truncate` goes first."""
+    normalize: bool | Literal["auto"] = "auto"
+    """Scale vectors to length 1. `auto` does what the model's `modules.json` says, and does it where there is no such
+    file, as in GGUF."""
+    matryoshka: bool | list[Annotated[int, msgspec.Meta(ge=1)]] | Literal["auto"] = "auto"
+    """Whether a request's `dimensions` may cut vectors: `true` to any size, or a list of sizes. Only models trained for
+    it stay good when cut; `auto` allows it where the model's own files name such sizes."""
+    prompts: dict[str, str] = {}
+    """Texts to put before inputs, by name (`query`, `document`, …); they replace the model's own by name."""

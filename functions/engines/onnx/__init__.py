@@ -1,0 +1,1 @@
+"""The engine that runs ONNX files on ONNX Runtime, as a plug-in."""

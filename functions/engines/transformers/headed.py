@@ -1,0 +1,108 @@
+"""A loaded model with a head of labels: everybody's items are merged into batches, and each gets its logits.
+
+It knows items and logits; what labels mean and how texts become items are the task's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+import torch
+
+from functions.engines.batching.batcher import Batcher
+from functions.engines.batching.headed import Head, Logits
+from functions.engines.batching.item import Item, size
+from functions.engines.transformers import encoder as encoders
+from functions.engines.transformers import limits, memory, tokenizer
+from functions.engines.transformers import plan as planning
+from functions.engines.transformers.encoder import Encoder
+from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.options import TransformersOptions
+from functions.engines.transformers.tokenizer import Tokenizer
+from host.errors import ColdframeError
+from host.function import Load, Plan, Progress
+
+_AUTO: dict[Head, str] = {
+    "sequence": "AutoModelForSequenceClassification",
+    "token": "AutoModelForTokenClassification",
+}
+
+
+class TransformersHeaded:
+    """See `functions.engines.batching.headed.HeadedModel`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        encoder: Encoder,
+        tokens: Tokenizer,
+        knobs: TransformersOptions,
+        config: Mapping[str, Any],
+        head: Head,
+    ) -> None:
+        self.tokenizer = tokens
+        self.config = config
+        self.longest = plan.context or 0
+        self.labels = _labels(encoder.model.config.id2label)
+        self._head = head
+        self._dtype = plan.detail.get("dtype")
+        self._encoder = encoder
+        budget, overhead = encoders.budget(knobs, plan, encoder.device)
+        self._batcher: Batcher[Item, Logits] = Batcher(
+            self._compute, size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+        )
+
+    @staticmethod
+    def plan(load: Load) -> Plan:
+        """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
+        knobs, folder = _read(load)
+        longest, bound = limits.longest(folder.config(), folder.mapping("tokenizer_config.json"), load.manifest.context)
+        plan = planning.encoder(load, knobs, folder, longest)
+        return msgspec.structs.replace(plan, notes=(*plan.notes, f"inputs of up to {longest} tokens ({bound})"))
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+        """Load tokenizer and weights; raises `LoadFailed`, also for a model without such a head, and `OutOfMemory`."""
+        knobs, folder = _read(load)
+        tokens = tokenizer.load(folder, load.threads)
+        encoder = encoders.load(load, plan, knobs, folder, progress, auto=_AUTO[head])
+        return cls(plan, encoder, tokens, knobs, folder.config(), head)
+
+    async def logits(self, items: Sequence[Item]) -> list[Logits]:
+        """Return the logits of each item, in their order."""
+        return await self._batcher.run(items)
+
+    def detail(self) -> dict[str, Any]:
+        """Return what was chosen."""
+        return {
+            "labels": list(self.labels),
+            "dtype": self._dtype,
+            "device": str(self._encoder.device),
+            "architecture": type(self._encoder.model).__name__,
+        }
+
+    def close(self) -> None:
+        """End both threads."""
+        self._batcher.close()
+        self.tokenizer.close()
+
+    def _compute(self, items: Sequence[Item]) -> list[Logits]:
+        """Return the logits of one batch; runs in the compute thread."""
+        output, _ = self._encoder.forward(items)
+        logits = output.logits.float()
+        if not bool(torch.isfinite(logits).all()):
+            raise ColdframeError(f"the model gave numbers that are not finite in {self._dtype}")
+        rows = list(logits.cpu().numpy())
+        if self._head == "sequence":
+            return rows
+        return [row[: len(item.ids)] for row, item in zip(rows, items, strict=True)]
+
+
+def _labels(names: Mapping[Any, str]) -> tuple[str, ...]:
+    return tuple(str(names[key]) for key in sorted(names, key=int))
+
+
+def _read(load: Load) -> tuple[TransformersOptions, Folder]:
+    return msgspec.msgpack.decode(load.options, type=TransformersOptions), Folder(load.path)

@@ -1,0 +1,1 @@
+"""The ner function: named entities in texts, with exact offsets, and texts with them redacted."""

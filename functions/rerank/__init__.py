@@ -1,0 +1,1 @@
+"""The rerank function: documents by how well they answer a query."""

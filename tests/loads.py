@@ -1,0 +1,49 @@
+"""What the host gives an instance to load itself with, made for tests that open instances without a host."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from host.function import Load
+from host.manifest import Manifest, of_manifest
+from host.manifest import options as options_
+from host.registry import Registry
+
+
+@functools.cache
+def registry() -> Registry:
+    return Registry.discover()
+
+
+def given(
+    task: str,
+    path: Path,
+    options: dict[str, Any] | None = None,
+    *,
+    engine: str = "transformers",
+    attempt: int = 0,
+    threads: int = 2,
+    **manifest: Any,
+) -> Load:
+    """Return the load of a model in a folder or file; `options` are checked and split as the host does it."""
+    made, document = of_manifest(Manifest(task=task, model="x", name="m", options=options or {}, **manifest))
+    function = registry().function(task)
+    own, functions = options_.read(document, registry().engines[engine].options, function.options)
+    return Load(
+        manifest=made,
+        path=str(path),
+        engine=engine,
+        options=msgspec.Raw(msgspec.msgpack.encode(own)),
+        function_options=msgspec.Raw(msgspec.msgpack.encode(functions)),
+        threads=threads,
+        memory={"ram": 8 << 30},
+        attempt=attempt,
+    )
+
+
+def ignore(stage: str, done: int = 0, total: int = 0) -> None:
+    """Take progress and do nothing with it."""
