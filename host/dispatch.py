@@ -73,6 +73,8 @@ class Dispatch:
         """Return the deployment that answers `operation` as `model`; raises `ModelNotFound`, `InvalidRequest`."""
         if self.stopping:
             raise ShuttingDown("The host is shutting down.", retry_after=5.0)
+        if not isinstance(model, str):
+            raise InvalidRequest("`model`: name the model to use.", param="model")
         deployment = self._catalog.find(model) if model else self._only(operation)
         if all(operation.name != own.name for own in deployment.function.operations):
             raise InvalidRequest(

@@ -68,7 +68,7 @@ async def test_leaving_the_queue_is_told(one):
         call.cancel()
 
 
-@pytest.mark.parametrize("model", ["", None, 5])
+@pytest.mark.parametrize("model", [None, 5])
 async def test_a_model_must_be_named(one, model):
     with pytest.raises(InvalidRequest) as caught:
         await one.call(model)
@@ -173,3 +173,17 @@ async def test_operations_are_those_of_the_function(one):
     assert deployment.function.operation("echo_once") is ECHO_ONCE
     with pytest.raises(KeyError):
         deployment.function.operation("nope")
+
+
+async def test_without_a_name_the_only_model_of_the_operation_answers(one):
+    assert (await one.call("", text="hello")).text == "hello"
+
+
+@pytest.mark.parametrize(("names", "listed"), [((), "no model yet"), (("a", "b"), "a, b")])
+async def test_without_a_name_there_has_to_be_one_model(house, names, listed):
+    made = await house()
+    for name in names:
+        made.serve(name, placement="inline")
+    with pytest.raises(InvalidRequest, match=f"served for echo_once: {listed}") as caught:
+        await made.call("")
+    assert caught.value.param == "model"
