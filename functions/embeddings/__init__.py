@@ -21,6 +21,7 @@ def coldframe_functions() -> list[Function]:
             instances={
                 "transformers": "functions.embeddings.transformers:TransformersEmbeddings",
                 "llama": "functions.embeddings.llama:LlamaEmbeddings",
+                "onnx": "functions.embeddings.onnx:OnnxEmbeddings",
             },
             tasks=("feature-extraction", "sentence-similarity"),
             options=EmbeddingsOptions,

@@ -11,13 +11,19 @@ from host.function import Operation, Usage
 INPUTS_MAX = 2048
 """Inputs of one request, as at OpenAI."""
 
+Kind = Literal["dense", "sparse", "colbert"]
+"""What an input becomes: one vector, weights of words, or a vector for each token."""
+
 Input = Annotated[
-    str | list[Any],
+    str | list[Any] | dict[str, Any],
     msgspec.Meta(
-        description="A text, a list of texts, the token ids of one text, or a list of those.",
+        description=(
+            "A text, a list of texts, the token ids of one text, or a list of those. For models of CLIP's kind also "
+            'objects: `{"text": …}` or `{"image": …}` with a data URI or base64, mixed with texts as you like.'
+        ),
         extra_json_schema={
-            "type": ["string", "array"],
-            "items": {"type": ["string", "integer", "array"], "items": {"type": "integer"}},
+            "type": ["string", "array", "object"],
+            "items": {"type": ["string", "integer", "array", "object"], "items": {"type": "integer"}},
         },
     ),
 ]
@@ -30,9 +36,14 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     model: str
     """The manifest's name or an alias of it."""
     input: Input
-    """What to embed: at most 2,048 texts, or token ids of the model's own vocabulary."""
+    """What to embed: at most 2,048 texts or images, or token ids of the vocabulary that the manifest names."""
     encoding_format: str | None = None
-    """`float` (the default) or `base64`: little-endian float32, which OpenAI's SDKs ask for and decode."""
+    """`float` (the default) or `base64`: little-endian float32, which OpenAI's SDKs ask for and decode. It is for dense
+    vectors; sparse ones and those of tokens are always numbers."""
+    embedding_type: str | list[str] | None = None
+    """`dense` (the default), `sparse` or `colbert` (also `late_interaction`), where the model has it. A list asks for
+    several, and each `embedding` is then an object with a key for each. `float` and `base64`, as Jina's clients send
+    them, are dense vectors in that format."""
     dimensions: int | None = None
     """Cut vectors to so many numbers and scale them to length 1 again; for models that were trained for it."""
     user: Any = None
@@ -45,23 +56,54 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     """`query` or `document`: take the model's prompt for that, if it has one. Symmetric models have none."""
 
 
+class Sparse(msgspec.Struct, kw_only=True, frozen=True):
+    """Sparse vectors, one behind the other."""
+
+    counts: list[int]
+    """How many words each input has a weight for."""
+    indices: bytes
+    """Little-endian int32: ids of the vocabulary, ascending for each input."""
+    values: bytes
+    """Little-endian float32: the weight of each."""
+
+
+class Rows(msgspec.Struct, kw_only=True, frozen=True):
+    """The vectors of tokens, one input behind the other."""
+
+    counts: list[int]
+    """How many vectors each input has."""
+    data: bytes
+    """Little-endian float32, `dimension` numbers for each token."""
+    dimension: int
+
+
 class Vectors(msgspec.Struct, kw_only=True, frozen=True):
     """The vectors of one request, one behind the other in the order of its inputs."""
 
-    data: bytes
-    """Little-endian float32, `dimension` numbers for each input."""
-    dimension: int
+    data: bytes = b""
+    """Dense vectors: little-endian float32, `dimension` numbers for each input; empty where none were asked for."""
+    dimension: int = 0
     usage: Usage
-    """Tokens without padding, special tokens and prompts included."""
+    """Tokens without padding, special tokens and prompts included; for an image its patches."""
+    sparse: Sparse | None = None
+    colbert: Rows | None = None
 
 
 class Embedding(msgspec.Struct, kw_only=True, frozen=True):
-    """One vector, as clients read it."""
+    """What one input became, as clients read it."""
 
     object: Literal["embedding"] = "embedding"
     index: int
-    embedding: list[float] | str
-    """Numbers, or base64 of little-endian float32."""
+    embedding: Annotated[
+        Any,
+        msgspec.Meta(
+            description=(
+                "Dense: numbers, or base64 of little-endian float32. Sparse: an object with `indices` and `values`. "
+                "ColBERT: a list of vectors. Where `embedding_type` was a list: an object with a key for each."
+            ),
+            extra_json_schema={"type": ["array", "string", "object"], "items": {"type": ["number", "array"]}},
+        ),
+    ]
 
 
 class EmbeddingUsage(msgspec.Struct, kw_only=True, frozen=True):

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
+from functions.embeddings import parts, wanted
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
+from functions.embeddings.parts import Image
 from host.errors import InvalidRequest, UnsupportedParameter
 
-FORMATS = ("float", "base64")
 QUERY = ("query", "search_query")
 DOCUMENT = ("document", "search_document", "passage")
+
+Given = str | list[int] | Image
+"""One input: a text, a text's token ids, or an image."""
 
 
 def check(request: EmbeddingsRequest) -> None:
     """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
     listed(request.input)
-    if request.encoding_format not in (None, *FORMATS):
-        raise InvalidRequest(
-            f"encoding_format must be 'float' or 'base64', got {request.encoding_format!r}", param="encoding_format"
-        )
+    wanted.base64(request)
+    kinds = wanted.kinds(request)
     if request.dimensions is not None and request.dimensions < 1:
         raise InvalidRequest(f"dimensions must be at least 1, got {request.dimensions}", param="dimensions")
+    if request.dimensions is not None and "dense" not in kinds:
+        raise InvalidRequest(f"dimensions cuts dense vectors, and {kinds[0]} ones were asked for", param="dimensions")
     if request.input_type is not None:
         if request.input_type not in QUERY + DOCUMENT:
             raise InvalidRequest(
@@ -32,31 +36,31 @@ def check(request: EmbeddingsRequest) -> None:
             raise UnsupportedParameter("set prompt_name or input_type, not both", param="prompt_name")
 
 
-def listed(given: str | list[Any]) -> list[str] | list[list[int]]:
-    """Return the inputs as a list of texts or a list of lists of token ids; raises `InvalidRequest`."""
-    if isinstance(given, str):
+def listed(given: str | list[Any] | dict[str, Any]) -> list[Given]:
+    """Return the inputs as a list of texts and images, or of lists of token ids; raises `InvalidRequest`."""
+    if isinstance(given, str | dict):
         given = [given]
     if not given:
         raise InvalidRequest("input is an empty list: send at least one text", param="input")
     if _is_int(given[0]):
-        given = [_ids(given, "input")]
-    elif len(given) > INPUTS_MAX:
+        return [_ids(given, "input")]
+    if len(given) > INPUTS_MAX:
         raise InvalidRequest(f"input has {len(given)} items, at most {INPUTS_MAX} are taken at once", param="input")
-    elif isinstance(given[0], str):
-        _check_texts(given)
-    elif isinstance(given[0], list):
-        given = [_ids(item, f"input[{at}]") for at, item in enumerate(given)]
-    else:
-        raise _wrong("input[0]", given[0], "a text, a token id or a list of token ids")
-    return cast("list[str] | list[list[int]]", given)
+    if isinstance(given[0], str | dict):
+        return [_part(item, f"input[{at}]") for at, item in enumerate(given)]
+    if isinstance(given[0], list):
+        return [_ids(item, f"input[{at}]") for at, item in enumerate(given)]
+    raise _wrong("input[0]", given[0], "a text, a token id, a list of token ids or an object")
 
 
-def _check_texts(given: list[Any]) -> None:
-    for at, item in enumerate(given):
-        if not isinstance(item, str):
-            raise _wrong(f"input[{at}]", item, "a text, like input[0]")
-        if not item:
-            raise InvalidRequest(f"input[{at}] is an empty text", param=f"input[{at}]")
+def _part(item: Any, place: str) -> str | Image:
+    if isinstance(item, dict):
+        return parts.read(item, place)
+    if not isinstance(item, str):
+        raise _wrong(place, item, "a text, like input[0]")
+    if not item:
+        raise InvalidRequest(f"{place} is an empty text", param=place)
+    return item
 
 
 def _ids(given: Any, place: str) -> list[int]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
+import numpy as np
+
 from functions.embeddings.api import EmbeddingsRequest
-from functions.embeddings.inputs import QUERY
+from functions.embeddings.foreign import Foreign
+from functions.embeddings.inputs import QUERY, Given
+from functions.embeddings.parts import Image
 from functions.engines.batching.item import Ids, Item
 from functions.engines.transformers.sentence.layout import Layout
 from host.errors import InputTooLong, InvalidRequest
@@ -30,28 +36,73 @@ class Tokenizer(Protocol):
     def close(self) -> None: ...  # noqa: D102
 
 
+Placed = tuple[str | list[int], int]
+"""An input and its index in the request."""
+
+
 class Items:
     """Makes items for one model. `longest` is in tokens, special ones included; `size` is a whole vector's."""
 
-    def __init__(self, tokenizer: Tokenizer, layout: Layout, *, longest: int, truncate: bool, size: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        layout: Layout,
+        *,
+        longest: int,
+        truncate: bool,
+        size: int,
+        foreign: Foreign | None = None,
+    ) -> None:
+        """`foreign` is the vocabulary of token ids in requests, None for the model's own."""
         self._tokenizer = tokenizer
         self._layout = layout
         self._longest = longest
         self._truncate = truncate
         self._size = size
+        self._foreign = foreign
         self._prompts = {name: tokenizer.bare(text) for name, text in layout.prompts.items()}
 
-    async def make(self, request: EmbeddingsRequest, inputs: list[str] | list[list[int]]) -> list[Item]:
-        """Return one item for each input; raises `InvalidRequest` and `InputTooLong` that name its index."""
+    async def make(
+        self,
+        request: EmbeddingsRequest,
+        inputs: Sequence[Given],
+        *,
+        places: Sequence[int] | None = None,
+        marker: int | None = None,
+        most: int | None = None,
+    ) -> list[Item]:
+        """Return one item for each text or list of ids; raises `InvalidRequest` and `InputTooLong` with its index.
+
+        `places` are the inputs' indexes in the request where others stand between them, `marker` is a token to put
+        before each text, and `most` goes before the model's own longest input.
+        """
+        places = range(len(inputs)) if places is None else places
         name = self._prompt(request)
-        before = self._prompts[name] if name else []
-        text = self._layout.prompts[name] if name else ""
-        texts = [f"{text}{item}" for item in inputs if isinstance(item, str)]
-        ids = [self._framed(item, before, at) for at, item in enumerate(inputs) if isinstance(item, list)]
+        before = [*([] if marker is None else [marker]), *(self._prompts[name] if name else [])]
         cut = self._truncate if request.truncate is None else request.truncate
-        found = ids or await self._tokenizer.encode([self._short(t, at, cut=cut) for at, t in enumerate(texts)])
-        prompt = len(self._tokenizer.prefix) + len(before) if name else 0
-        return [Item(ids=self._fit(ids, at, len(found), cut=cut), prompt=prompt) for at, ids in enumerate(found)]
+        limit = self._longest if most is None else min(most, self._longest)
+        text = self._layout.prompts[name] if name else ""
+        placed = self._placed(inputs, places)
+        if self._foreign is not None:
+            placed = await asyncio.to_thread(_read, placed, self._foreign)
+        texts = [self._short(f"{text}{item}", at, limit, cut=cut) for item, at in placed if isinstance(item, str)]
+        found = [self._framed(item, before, at) for item, at in placed if isinstance(item, list)]
+        if texts:
+            found = await self._tokenizer.encode(texts)
+            if marker is not None:
+                found = [np.insert(ids, len(self._tokenizer.prefix), marker) for ids in found]
+        prompt = len(self._tokenizer.prefix) + len(before) if before else 0
+        fitting = partial(self._fit, count=len(inputs), longest=limit, cut=cut)
+        return [Item(ids=fitting(ids, at), prompt=prompt) for ids, at in zip(found, places, strict=True)]
+
+    def _placed(self, inputs: Sequence[Given], places: Sequence[int]) -> list[Placed]:
+        """Return the inputs with their indexes; raises `InvalidRequest` for images."""
+        placed: list[Placed] = []
+        for item, at in zip(inputs, places, strict=True):
+            if isinstance(item, Image):
+                raise InvalidRequest(f"this model embeds texts only, and {item.place} is an image", param=item.place)
+            placed.append((item, at))
+        return placed
 
     def dimension(self, request: EmbeddingsRequest) -> int:
         """Return how many numbers each vector shall have; raises `InvalidRequest` where the model cannot be cut so."""
@@ -92,22 +143,23 @@ class Items:
         names = _PROMPTS_FOR_QUERIES if request.input_type in QUERY else _PROMPTS_FOR_DOCUMENTS
         return next((name for name in names if name in self._prompts), None)
 
-    def _framed(self, ids: list[int], before: list[int], at: int) -> Ids:
+    def _framed(self, ids: list[int], before: Sequence[int], at: int) -> Ids:
         if max(ids) >= self._tokenizer.vocabulary:
             last = self._tokenizer.vocabulary - 1
             raise InvalidRequest(
-                f"input[{at}] has the token id {max(ids)}, but the model's vocabulary ends at {last}: "
-                "ids of another tokenizer cannot be embedded, send texts (LangChain: check_embedding_ctx_length=False)",
+                f"input[{at}] has the token id {max(ids)}, but the model's vocabulary ends at {last}: ids of another "
+                "tokenizer cannot be embedded; send texts (LangChain: check_embedding_ctx_length=False), or name "
+                "the ids' vocabulary with options.token_ids in the manifest",
                 param=f"input[{at}]",
             )
         return self._tokenizer.frame(ids, before)
 
-    def _short(self, text: str, at: int, *, cut: bool) -> str:
+    def _short(self, text: str, at: int, longest: int, *, cut: bool) -> str:
         """Return the text without what is over-long by far: a word is a token at least.
 
         Megabytes of text would else keep the tokenizer, and whoever waits for it, busy for seconds only to be refused.
         """
-        most = _FAR * self._longest
+        most = _FAR * longest
         if len(text) < 2 * most:
             return text
         words = text.split(maxsplit=most)
@@ -116,25 +168,30 @@ class Items:
         if cut:
             return text[: -len(words[-1])]
         raise InputTooLong(
-            f"input[{at}] is too large: it has more than {most} tokens, the model takes {self._longest}; "
+            f"input[{at}] is too large: it has more than {most} tokens, the model takes {longest}; "
             "shorten it, or send truncate: true to have it cut",
             param=f"input[{at}]",
-            extra={"n_prompt_tokens": most, "n_ctx": self._longest},
+            extra={"n_prompt_tokens": most, "n_ctx": longest},
         )
 
-    def _fit(self, ids: Ids, at: int, count: int, *, cut: bool) -> Ids:
+    def _fit(self, ids: Ids, at: int, *, count: int, longest: int, cut: bool) -> Ids:
         if not len(ids):
             raise InvalidRequest(
                 f"input[{at}] has no tokens for this model: it is white space only", param=f"input[{at}]"
             )
-        if len(ids) <= self._longest:
+        if len(ids) <= longest:
             return ids
         if cut:
-            return self._tokenizer.cut(ids, self._longest)
-        place = f"input[{at}]" if count > 1 else "input"
+            return self._tokenizer.cut(ids, longest)
+        place = f"input[{at}]" if count > 1 or at else "input"
         raise InputTooLong(
-            f"{place} is too large: it has {len(ids)} tokens, the model takes {self._longest}; "
+            f"{place} is too large: it has {len(ids)} tokens, the model takes {longest}; "
             "shorten it, or send truncate: true to have it cut",
             param=f"input[{at}]",
-            extra={"n_prompt_tokens": len(ids), "n_ctx": self._longest},
+            extra={"n_prompt_tokens": len(ids), "n_ctx": longest},
         )
+
+
+def _read(placed: Sequence[Placed], foreign: Foreign) -> list[Placed]:
+    """Return the inputs with token ids of another vocabulary as text again."""
+    return [(item if isinstance(item, str) else foreign.text(item, f"input[{at}]"), at) for item, at in placed]

@@ -6,6 +6,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
+Encoding = Literal["cl100k_base", "o200k_base", "p50k_base", "r50k_base"]
+
+
+class TokenIds(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The vocabulary that token ids in requests are of, and the file that holds it."""
+
+    encoding: Encoding = "cl100k_base"
+    """Name of the vocabulary."""
+    file: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    """The vocabulary's `.tiktoken` file: a path, relative to the manifest's folder, or `package:NAME/FILE`. Without it
+    the package `tiktoken` brings it from its cache (`TIKTOKEN_CACHE_DIR`) or from the network."""
+
 
 class EmbeddingsOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The manifest's `options` when the task is `embeddings`, beside the engine's."""
@@ -20,3 +32,7 @@ class EmbeddingsOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknow
     it stay good when cut; `auto` allows it where the model's own files name such sizes."""
     prompts: dict[str, str] = {}
     """Texts to put before inputs, by name (`query`, `document`, …); they replace the model's own by name."""
+    token_ids: Literal["own", "cl100k_base", "o200k_base", "p50k_base", "r50k_base"] | TokenIds = "own"  # noqa: S105 - no secret
+    """The vocabulary that token ids in `input` are of. `own` is the model's. The others are OpenAI's, which LangChain's
+    `OpenAIEmbeddings` sends by default: ids become text again, and the text is embedded. An object with `encoding` and
+    `file` names the file that holds the vocabulary."""

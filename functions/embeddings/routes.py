@@ -6,6 +6,7 @@ from litestar import post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
+from functions.embeddings import wanted
 from functions.embeddings.api import EMBED, EmbeddingList, EmbeddingsRequest
 from functions.embeddings.inputs import check
 from functions.embeddings.render import render
@@ -24,5 +25,5 @@ async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDepende
     """Return a vector for each input, in their order."""
     check(data)
     vectors = await host.call(data.model, EMBED, data)
-    body = await render(vectors, model=data.model, base64=data.encoding_format == "base64")
+    body = await render(vectors, model=data.model, base64=wanted.base64(data), several=wanted.several(data))
     return JsonResponse(body)

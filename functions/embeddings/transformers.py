@@ -2,79 +2,131 @@
 
 from __future__ import annotations
 
-from typing import Self
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
 
 import msgspec
-import numpy as np
 
-from functions.embeddings.api import EmbeddingsRequest, Vectors
-from functions.embeddings.inputs import check, listed
+from functions.embeddings.api import EmbeddingsRequest, Kind
+from functions.embeddings.inputs import QUERY, Given
+from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
 from functions.embeddings.items import Items
-from functions.embeddings.options import EmbeddingsOptions
+from functions.embeddings.parts import Image
+from functions.engines.batching.item import Item
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.sentence import layout as layouts
+from functions.engines.transformers.sentence.late import Task
 from functions.engines.transformers.sentence.layout import Layout
-from functions.engines.transformers.sentence.model import SentenceModel, Vector
-from host.function import Facts, Instance, Load, Plan, Progress, Usage
+from functions.engines.transformers.sentence.model import SentenceModel
+from functions.engines.transformers.sentence.output import Output
+from functions.engines.transformers.sentence.paired import PairedModel, Picture
+from host.errors import InvalidRequest
+from host.function import Load, Plan, Progress
 
-_CAPACITY = 256
-"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+IMAGES_MAX = 64
+"""Images of one request: decoded they take up to 2 MB each until they are computed."""
+_SIDE_BY_SIDE = 4
+"""Requests whose images are decoded at the same time."""
 
 
-class TransformersEmbeddings(Instance):
-    """A loaded encoder with its pooling."""
+class TransformersEmbeddings(EmbeddingsInstance):
+    """A loaded encoder with its pooling, or two towers for texts and images."""
 
-    def __init__(self, model: SentenceModel, items: Items) -> None:
+    def __init__(self, model: SentenceModel | PairedModel, items: Items) -> None:
+        super().__init__(items, model.layout)
         self._model = model
-        self._items = items
+        self._turn = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        return SentenceModel.plan(load, _layout(load))
+        layout = _layout(load)
+        return _kind(layout).plan(load, layout)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head."""
-        model = SentenceModel.load(load, plan, _layout(load), progress)
-        truncate = _knobs(load).truncate
-        items = Items(model.tokenizer, model.layout, longest=model.longest, truncate=truncate, size=model.size)
+        foreign, layout = vocabulary(load), _layout(load)
+        model = _kind(layout).load(load, plan, layout, progress)
+        items = Items(
+            model.tokenizer,
+            model.layout,
+            longest=model.longest,
+            truncate=knobs(load).truncate,
+            size=model.size,
+            foreign=foreign,
+        )
         return cls(model, items)
 
-    async def answer(self, request: EmbeddingsRequest) -> Vectors:
-        """Return a vector for each input. Raises `InvalidRequest`, and `InputTooLong` for what may not be cut."""
-        check(request)
-        size = self._items.dimension(request)
-        items = await self._items.make(request, listed(request.input))
-        vectors = await self._model.vectors(items)
-        usage = Usage(prompt_tokens=sum(len(item.ids) for item in items))
-        return Vectors(data=self._joined(vectors, size), dimension=size, usage=usage)
-
-    def facts(self) -> Facts:
-        """Return what was chosen, and by which file."""
-        return Facts(capacity=_CAPACITY, context=self._model.longest, detail=self._model.detail())
-
     def close(self) -> None:
-        """End both threads."""
+        """End the threads."""
         self._model.close()
 
-    def _joined(self, vectors: list[Vector], size: int) -> bytes:
-        """Return the vectors as little-endian float32, cut to `size` and scaled again when they were."""
-        rows = np.stack(vectors)
-        if size < rows.shape[1]:
-            rows = rows[:, :size]
-            if self._model.layout.normalizes:
-                rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        return rows.astype("<f4", copy=False).tobytes()
+    async def _computed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+    ) -> tuple[Sequence[Item], Sequence[Output]]:
+        if isinstance(self._model, PairedModel):
+            return await self._paired(self._model, request, inputs)
+        tasks = self._model.tasks
+        task: Task | None = tasks.default
+        if request.input_type is not None:
+            task = "query" if request.input_type in QUERY else "document"
+        made = await self._items.make(
+            _said(request, task),
+            inputs,
+            marker=tasks.marker(task),
+            most=tasks.longest(task) if "colbert" in kinds else None,
+        )
+        items = made if kinds == ("dense",) else tasks.wanted(made, kinds, task)
+        return made, await self._model.outputs(items)
+
+    async def _paired(
+        self, model: PairedModel, request: EmbeddingsRequest, inputs: Sequence[Given]
+    ) -> tuple[Sequence[Item], Sequence[Output]]:
+        """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
+        images = [item for item in inputs if isinstance(item, Image)]
+        texts = [item for item in inputs if not isinstance(item, Image)]
+        if len(images) > IMAGES_MAX:
+            raise InvalidRequest(
+                f"input has {len(images)} images, at most {IMAGES_MAX} are taken at once", param="input"
+            )
+        made = await self._items.make(request, texts, places=_places(inputs)) if texts else []
+        if not images:
+            return made, await model.outputs(made)
+        async with self._turn:
+            pixels = await model.pictures.pixels([one.decoded for one in images], [one.place for one in images])
+            seen = iter([Picture.of(one, model.pictures.tokens) for one in pixels])
+            read = iter(made)
+            items = [next(seen) if isinstance(item, Image) else next(read) for item in inputs]
+            return items, await model.outputs(items)
+
+    def _longest(self) -> int:
+        return self._model.longest
+
+    def _detail(self) -> dict[str, Any]:
+        return self._model.detail()
 
 
-def _knobs(load: Load) -> EmbeddingsOptions:
-    return msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
+def _kind(layout: Layout) -> type[SentenceModel | PairedModel]:
+    return PairedModel if layout.paired else SentenceModel
+
+
+def _said(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:
+    """Return the request with the task that is meant where it names none, so that the prompt is the task's."""
+    if task is None or request.input_type is not None or request.prompt_name is not None:
+        return request
+    return msgspec.structs.replace(request, input_type=task)
+
+
+def _places(inputs: Sequence[Given]) -> list[int]:
+    """Return the index of each input that is no image."""
+    return [at for at, item in enumerate(inputs) if not isinstance(item, Image)]
 
 
 def _layout(load: Load) -> Layout:
     engine = msgspec.msgpack.decode(load.options, type=TransformersOptions)
-    own = _knobs(load)
+    own = knobs(load)
     said = layouts.Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
     return layouts.read(Folder(load.path), said)

@@ -11,12 +11,14 @@ from fnmatch import fnmatch
 
 from host.errors import ModelFileNotFound
 
-_TEXT = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".py", ".spm", ".vocab", ".bpe")
+_TEXT = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".py", ".spm", ".vocab", ".bpe", ".metadata")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".joblib", ".msgpack", ".h5", ".ot")
 _ELSEWHERE = (
     *("onnx*", "openvino*", "tf", "tensorflow", "flax", "jax", "coreml*", "tflite", "mlx*", "gguf*", "ctranslate2"),
     *("tensorrt*", "original", "metal", "checkpoint*", "runs", "logs", "eval*", "results", "examples", "assets", ".*"),
 )
+_LAYERS = ("sparse_linear.safetensors", "colbert_linear.safetensors")
+"""Layers beside a model's weights, by which embedding models give more than one kind of vector."""
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.safetensors$")
 
 
@@ -38,7 +40,8 @@ def choose(names: Sequence[str], where: str) -> tuple[str, ...]:
             folders.setdefault(name.rpartition("/")[0], []).append(name)
     if not folders:
         raise ModelFileNotFound(f"{where} has {_instead(names)}", param="model")
-    weights = [file for files in folders.values() for file in _weights(files, where)]
+    weights = {file for files in folders.values() for file in _weights(files, where)}
+    weights |= {file for files in folders.values() for file in files if file.endswith(_LAYERS)}
     return (*texts(names), *sorted(weights))
 
 

@@ -28,7 +28,7 @@ def opener() -> Iterator[Opener]:
     opened: list[TransformersEmbeddings] = []
 
     def open_(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> TransformersEmbeddings:
-        load = given(path, options, **manifest)
+        load = given(path, options, **{"quantization": "fp32", **manifest})
         plan = TransformersEmbeddings.plan(load)
         opened.append(TransformersEmbeddings.load(load, plan, lambda stage, done=0, total=0: None))
         return opened[-1]

@@ -7,8 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from functions.embeddings import wanted
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.inputs import check, listed
+from functions.embeddings.parts import Image
 from host.errors import InvalidRequest
 
 
@@ -49,7 +51,24 @@ def test_every_form_becomes_a_list(given: Any, found: Any) -> None:
         ([3, -1], "input[1]", "not negative"),
         ([[3], [1, -7]], "input[1][1]", "is -7"),
         ([None], "input[0]", "got null"),
-        ([{"text": "a"}], "input[0]", "got an object"),
+        ([[1], {"text": "a"}], "input[1]", "must be a list of token ids.*got an object"),
+        ([{"text": "a"}, 1], "input[1]", "got a number"),
+        (["a", {"text": ""}], "input[1].text", "empty text"),
+        (["a", {"text": 1}], "input[1].text", "must be a text"),
+        ([{}], "input[0]", "has neither: expected"),
+        ([{"text": None, "image": None}], "input[0]", "has neither"),
+        ({"text": "a", "image": "AAAA"}, "input[0]", "both a text and an image: send two inputs"),
+        ([{"type": "video", "text": "a"}], "input[0].type", "expected 'text' or 'image_url'"),
+        ([{"type": "text", "image": "AAAA"}], "input[0].image", "has the type 'text' and the field 'image'"),
+        ([{"type": "image_url", "text": "a"}], "input[0].text", "has the type 'image_url' and the field 'text'"),
+        ([{"image": 7}], "input[0].image", "a data URI or base64"),
+        ([{"image": ""}], "input[0].image", "a data URI or base64"),
+        ([{"image": "data:image/png,abc"}], "input[0].image", "data URI in base64"),
+        ([{"image": "data:image/png;base64"}], "input[0].image", "data URI in base64"),
+        (["a", {"image": "https://example.com/a.png"}], "input[1].image", "not fetched: send a data URI"),
+        ([{"image": "file:///etc/passwd"}], "input[0].image", "not fetched"),
+        ([{"type": "image_url", "image_url": {"url": "http://a/b"}}], "input[0].image_url.url", "not fetched"),
+        ([{"type": "image_url", "image_url": {"href": "x"}}], "input[0].image_url.url", "a data URI or base64"),
         ([True], "input[0]", "got true or false"),
         (["x"] * (INPUTS_MAX + 1), "input", "has 2049 items, at most 2048"),
     ],
@@ -61,12 +80,85 @@ def test_what_is_wrong_is_named(given: Any, param: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"text": "a"}, ["a"]),
+        (["a", {"text": "b"}, {"type": "input_text", "text": "c"}], ["a", "b", "c"]),
+        ([{"type": "text", "text": "a", "image_url": None, "unknown": 1}], ["a"]),
+        ([{"image": "AAAA"}], [Image("AAAA", "input[0].image")]),
+        (["a", {"image": "data:image/png;base64,AAAA"}], ["a", Image("AAAA", "input[1].image")]),
+        ([{"type": "input_image", "image_url": "DATA:image/jpeg;BASE64,AA=="}], [Image("AA==", "input[0].image_url")]),
+        (
+            [{"type": "image_url", "image_url": {"url": "data:;base64,AAAA", "detail": "low"}}],
+            [Image("AAAA", "input[0].image_url.url")],
+        ),
+    ],
+)
+def test_objects_are_texts_or_images(given: Any, found: Any) -> None:
+    assert listed(given) == found
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [("A", "not base64"), ("!!!!", "not base64"), ("é", "not base64"), ("", "empty")]
+)
+def test_images_that_are_not_base64(data: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        Image(data, "input[3].image").decoded()
+    assert caught.value.param == "input[3].image"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (None, ("dense",)),
+        ("dense", ("dense",)),
+        ("float", ("dense",)),
+        ("base64", ("dense",)),
+        ("sparse", ("sparse",)),
+        ("colbert", ("colbert",)),
+        ("late_interaction", ("colbert",)),
+        (["sparse"], ("sparse",)),
+        (["colbert", "dense", "late_interaction"], ("colbert", "dense")),
+    ],
+)
+def test_kinds(asked: Any, found: Any) -> None:
+    request = EmbeddingsRequest(model="m", input="a", embedding_type=asked)
+    check(request)
+    assert wanted.kinds(request) == found
+    assert wanted.several(request) is isinstance(asked, list)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "kind", "found"),
+    [
+        (None, None, False),
+        ("float", None, False),
+        ("base64", None, True),
+        (None, "base64", True),
+        (None, "float", False),
+        ("float", "base64", False),
+        ("base64", "float", True),
+        ("base64", "sparse", True),
+    ],
+)
+def test_formats(encoding: Any, kind: Any, found: bool) -> None:
+    assert (
+        wanted.base64(EmbeddingsRequest(model="m", input="a", encoding_format=encoding, embedding_type=kind)) is found
+    )
+
+
+@pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"encoding_format": "int8"}, "encoding_format"),
         ({"dimensions": 0}, "dimensions"),
         ({"dimensions": -1}, "dimensions"),
         ({"input_type": "question"}, "input_type"),
+        ({"embedding_type": "binary"}, "embedding_type"),
+        ({"embedding_type": ["dense", "int8"]}, "embedding_type[1]"),
+        ({"embedding_type": ["float"]}, "embedding_type[0]"),
+        ({"embedding_type": []}, "embedding_type"),
+        ({"embedding_type": "sparse", "dimensions": 8}, "dimensions"),
         ({"input_type": "query", "prompt_name": "query"}, "prompt_name"),
     ],
 )
@@ -76,13 +168,15 @@ def test_fields_are_checked(fields: dict[str, Any], param: str) -> None:
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize("field", ["encoding_format", "dimensions", "user", "truncate", "prompt_name", "input_type"])
+@pytest.mark.parametrize(
+    "field", ["encoding_format", "embedding_type", "dimensions", "user", "truncate", "prompt_name", "input_type"]
+)
 def test_null_is_absent(field: str) -> None:
     body = msgspec.json.encode({"model": "m", "input": "a", field: None, "unknown": {"x": 1}})
     assert msgspec.json.decode(body, type=EmbeddingsRequest) == EmbeddingsRequest(model="m", input="a")
 
 
 def test_requests_cross_a_wire() -> None:
-    for given in ("a", ["a"], [1, 2], [[1], [2]]):
+    for given in ("a", ["a"], [1, 2], [[1], [2]], {"text": "a"}, ["a", {"image": "AAAA"}]):
         request = EmbeddingsRequest(model="m", input=given, dimensions=3)
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=EmbeddingsRequest) == request

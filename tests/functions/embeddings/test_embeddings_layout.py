@@ -96,6 +96,19 @@ def custom(**changes: Any) -> list[dict[str, Any]]:
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "'median' is not known"),
         ({"config_sentence_transformers.json": {"default_prompt_name": "q"}}, "'q' is not among its prompts"),
         ({"sentence_bert_config.json": [1]}, "should hold a JSON object"),
+        ({"modules.json": {"a": 1}}, "should hold a list of objects"),
+        ({"modules.json": ["Transformer"]}, "should hold a list of objects"),
+        (
+            {"modules.json": modules("Transformer", "Pooling", "MultiVectorMask", "Pooling")},
+            "Pooling in a ColBERT model",
+        ),
+        ({"modules.json": modules("Transformer", "SpladePooling", "Dense")}, "Dense after SpladePooling"),
+        ({"modules.json": modules("Transformer", "Pooling", "Transformer")}, "Transformer is not served in this place"),
+        (
+            {"sentence_bert_config.json": {"modality_config": {"message": {}, "text": {}}}},
+            r"chat messages \(modality `message`\) are not served",
+        ),
+        ({"sentence_bert_config.json": {"modality_config": {"audio": {}}}}, "takes audio and no text"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, files: dict[str, Any], said: str) -> None:

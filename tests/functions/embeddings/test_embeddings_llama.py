@@ -310,3 +310,31 @@ async def test_an_encoders_file_cannot_chat(gguf: Callable[..., Path]) -> None:
     async with open_function(manifest, placement="process") as function:
         with pytest.raises(LoadFailed, match="cannot generate text: it is an encoder"):
             await function.load()
+
+
+@pytest.mark.parametrize("kind", ["sparse", "colbert", ["dense", "sparse"]])
+async def test_a_file_gives_dense_vectors_only(instance: LlamaEmbeddings, kind: Any) -> None:
+    with pytest.raises(InvalidRequest, match="vectors; send embedding_type: 'dense'") as caught:
+        await ask(instance, "river", embedding_type=kind)
+    assert caught.value.param == "embedding_type"
+    with pytest.raises(InvalidRequest, match="embeds texts only"):
+        await ask(instance, ["river", {"image": "AAAA"}])
+
+
+async def test_ids_of_another_vocabulary(open_: Opener, gguf: Callable[..., Path]) -> None:
+    litellm = importlib.util.find_spec("litellm")
+    if litellm is None or litellm.origin is None:
+        pytest.skip("litellm, whose package holds the vocabulary, is not installed")
+    file = "package:litellm/litellm_core_utils/tokenizers/9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+    other = open_(gguf(), {"token_ids": {"encoding": "cl100k_base", "file": file}})
+    ids = [[791, 15140, 24266, 27302], [4238]]
+    texts = ["The river carries stones", "light"]
+    assert np.array_equal(rows(await ask(other, ids)), rows(await ask(other, texts)))
+
+
+async def test_prompts_for_queries_and_documents(open_: Opener, gguf: Callable[..., Path]) -> None:
+    other = open_(gguf(), {"prompts": {"query": "question: ", "passage": "answer: "}})
+    for kind, before in (("query", "question: "), ("document", "answer: ")):
+        found, spelled = await ask(other, "light", input_type=kind), await ask(other, f"{before}light")
+        assert np.abs(rows(found) - rows(spelled)).max() < 1e-6
+        assert found.usage == spelled.usage

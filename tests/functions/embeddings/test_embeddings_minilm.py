@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import sentence_transformers
 import torch
 import transformers
 
@@ -67,6 +68,14 @@ async def test_vectors_are_those_of_transformers_in_order(instance: Transformers
     assert cosines(rows(found), expected).min() >= 0.9999
     assert np.abs(rows(found) - expected).max() < 1e-4
     assert found.usage.prompt_tokens == tokens
+
+
+async def test_vectors_are_those_of_sentence_transformers(opener: Opener, minilm: Path) -> None:
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")
+    texts = [*mixed(24, seed=5, most=60), "Ünïcödé, 世界 🦜", "MIXED Case and\ttabs\n", "word " * 400]
+    found = await ask(opener(minilm, {"truncate": True}), texts)
+    assert theirs.max_seq_length == 256
+    assert np.abs(rows(found) - theirs.encode(texts)).max() < 1e-4
 
 
 async def test_bf16_is_close(opener: Opener, minilm: Path, direct: Any) -> None:

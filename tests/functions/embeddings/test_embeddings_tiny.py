@@ -229,7 +229,7 @@ def test_a_missing_pooler_is_no_matter(opener: Any, tmp_path: Path) -> None:
     assert opener(tmp_path).facts().detail["architecture"] == "BertModel"
 
 
-@pytest.mark.parametrize(("quantization", "said"), [("int8", "not served"), ("int4", "not served"), ("q4_k_m", "bf16")])
+@pytest.mark.parametrize(("quantization", "said"), [("int4", "serves int4 nowhere"), ("q4_k_m", "expected bf16")])
 def test_quantization_that_is_not_served(tmp_path: Path, quantization: str, said: str) -> None:
     with pytest.raises(ManifestError, match=said) as caught:
         TransformersEmbeddings.plan(given(tiny(tmp_path), quantization=quantization))

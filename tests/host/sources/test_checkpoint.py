@@ -56,6 +56,13 @@ def test_the_right_files(names: list[str], weights: list[str], not_there: str) -
     assert {name for name in BASE if name in names} <= set(files)
 
 
+def test_layers_beside_the_weights_come_along() -> None:
+    names = ["config.json", "model.safetensors", "sparse_linear.safetensors", "colbert_linear.safetensors"]
+    others = ["adapter.safetensors", "sparse_linear.pt", "model.fp16.safetensors"]
+    assert set(checkpoint.choose([*names, *others], "r")) == set(names)
+    assert "artifact.metadata" in checkpoint.choose(["config.json", "model.safetensors", "artifact.metadata"], "r")
+
+
 def test_folders_of_modules_come_along() -> None:
     assert "1_Pooling/config.json" in checkpoint.choose(MINILM, "r")
     assert "chat_template.jinja" in checkpoint.choose(LLAMA, "r")

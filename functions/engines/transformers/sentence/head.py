@@ -1,72 +1,79 @@
-"""What follows the encoder: pooling, then the dense layers and the scaling that the model's files ask for."""
+"""What follows the encoder: the states of tokens to one vector, to weights of words, or to a vector for each token."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-import safetensors.torch
+import numpy as np
 import torch
 
+from functions.engines.batching.item import Item
 from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence import layers, weighing
+from functions.engines.transformers.sentence.layout import Kind, Layout
+from functions.engines.transformers.sentence.output import Output, Vector, Wanted
 from functions.engines.transformers.sentence.pooling import pool
-from host.errors import LoadFailed
-
-_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "Identity": lambda x: x,
-    "Tanh": torch.tanh,
-    "ReLU": torch.relu,
-    "GELU": torch.nn.functional.gelu,
-    "SiLU": torch.nn.functional.silu,
-    "Sigmoid": torch.sigmoid,
-}
-
-Layer = Callable[[torch.Tensor], torch.Tensor]
+from functions.engines.transformers.sentence.sparse import Lexical, Splade
 
 
 class Head:
-    """Turns the encoder's output into vectors, in fp32. `size` is what a vector has numbers."""
+    """Turns the encoder's output into vectors, in fp32. `size` is what a dense vector has numbers."""
 
-    def __init__(self, layout: Layout, folder: Folder, hidden: int, device: torch.device) -> None:
+    def __init__(
+        self, layout: Layout, folder: Folder, hidden: int, device: torch.device, special: Sequence[int] = ()
+    ) -> None:
+        """`special` are ids of the vocabulary that mean no word."""
         self._layout = layout
-        self.size = hidden * len(layout.pooling)
-        self._layers: list[Layer] = []
-        for kind, path in layout.steps:
-            if kind == "Normalize":
-                self._layers.append(_scale)
-            else:
-                layer, self.size = _dense(folder.inside(path), path, self.size, device)
-                self._layers.append(layer)
+        self._special = np.array(special, dtype=np.int32)
+        self._layers, self.size = layers.load(layout.steps, folder, hidden * len(layout.pooling), device)
+        self._tokens, self.token_size = (
+            layers.load(layout.late.steps, folder, hidden, device) if layout.late is not None else ([], 0)
+        )
+        lexical = layout.sparse.file if isinstance(layout.sparse, Lexical) else None
+        self._lexical = layers.load((("Linear", lexical),), folder, hidden, device)[0] if lexical else []
 
-    def __call__(self, hidden: torch.Tensor, mask: torch.Tensor, prompts: Sequence[int]) -> torch.Tensor:
-        """Return (items, size) from (items, tokens, hidden), the mask, and each item's tokens of a prompt."""
-        vectors = pool(hidden, mask, self._layout.pooling, None if self._layout.with_prompt else prompts)
+    def __call__(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[Output]:
+        """Return what each item wants, from the encoder's output, and the mask of (items, tokens)."""
+        found = [Output() for _ in items]
+        if isinstance(self._layout.sparse, Splade):
+            for one, weights in zip(found, weighing.of_logits(output.logits, mask, self._layout.sparse), strict=True):
+                one.sparse = weights
+            return found
+        for kind, make in (("dense", self._dense), ("sparse", self._sparse), ("colbert", self._late)):
+            rows = [row for row, item in enumerate(items) if kind in kinds(item)]
+            if rows:
+                made = make(output.last_hidden_state[rows], mask[rows], [items[row] for row in rows])
+                for row, one in zip(rows, made, strict=True):
+                    setattr(found[row], kind, one)
+        return found
+
+    def _dense(self, hidden: torch.Tensor, mask: torch.Tensor, items: Sequence[Item]) -> list[Any]:
+        prompts = None if self._layout.with_prompt else [item.prompt for item in items]
+        vectors = pool(hidden, mask, self._layout.pooling, prompts)
         for layer in self._layers:
             vectors = layer(vectors)
-        return vectors
+        return list(vectors.cpu().numpy())
+
+    def _sparse(self, hidden: torch.Tensor, mask: torch.Tensor, items: Sequence[Item]) -> list[Any]:
+        weights = hidden.float()
+        for layer in self._lexical:
+            weights = layer(weights)
+        return list(weighing.of_tokens(weights.squeeze(-1), [item.ids for item in items], self._special))
+
+    def _late(self, hidden: torch.Tensor, mask: torch.Tensor, items: Sequence[Item]) -> list[Any]:
+        vectors = hidden.float()
+        for layer in self._tokens:
+            vectors = layer(vectors)
+        rows = vectors.cpu().numpy()
+        return [_counted(row[: len(item.ids)], item) for row, item in zip(rows, items, strict=True)]
 
 
-def _scale(vectors: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.normalize(vectors, dim=1)
+def kinds(item: Item) -> tuple[Kind, ...]:
+    """Return what is to be made of an item; plain ones become dense vectors."""
+    return item.kinds if isinstance(item, Wanted) else ("dense",)
 
 
-def _dense(folder: Folder, name: str, size: int, device: torch.device) -> tuple[Layer, int]:
-    """Return a linear layer with its activation, and the size of what comes out."""
-    config = folder.mapping("config.json")
-    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")[2]
-    if activation not in _ACTIVATIONS:
-        raise LoadFailed(f"{name}/config.json: activation {activation} is not served; known: {', '.join(_ACTIVATIONS)}")
-    try:
-        tensors = {key: value.float().to(device) for key, value in _read(folder).items()}
-        weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
-    except KeyError:
-        raise LoadFailed(f"{name}: model.safetensors has no linear.weight") from None
-    if weight.shape[1] != size:
-        raise LoadFailed(f"{name} takes vectors of {weight.shape[1]} numbers, but pooling gives {size}")
-    act = _ACTIVATIONS[activation]
-    return lambda x: act(torch.nn.functional.linear(x, weight, bias)), int(weight.shape[0])
-
-
-def _read(folder: Folder) -> dict[str, torch.Tensor]:
-    (shard,) = folder.shards()
-    return safetensors.torch.load_file(shard)
+def _counted(rows: Vector, item: Item) -> Vector:
+    counted = item.counted if isinstance(item, Wanted) else None
+    return rows.copy() if counted is None else rows[counted]

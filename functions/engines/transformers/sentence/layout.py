@@ -5,16 +5,23 @@ Options of the manifest go before the files; what was chosen, and by whom, is wr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.sentence import late, modules, sparse
+from functions.engines.transformers.sentence.late import Late
+from functions.engines.transformers.sentence.modules import AFTER, Module
+from functions.engines.transformers.sentence.sparse import Lexical, Splade
 from host.errors import LoadFailed
 
 Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
+Kind = Literal["dense", "sparse", "colbert"]
+"""What an input becomes: one vector, weights of words, or a vector for each token."""
 Step = tuple[str, str]
-"""What follows pooling: (`Dense`, its folder) or (`Normalize`, "")."""
+"""What follows pooling: (`Dense` or `LayerNorm`, its folder) or (`Normalize`, "")."""
 
 _FLAGS: dict[str, Mode] = {
     "pooling_mode_cls_token": "cls",
@@ -35,6 +42,9 @@ _WORDS: dict[str, Mode] = {
     "lasttoken": "last",
 }
 """The words of newer files' `pooling_mode`."""
+
+PAIRED = frozenset({"clip", "siglip"})
+"""Model types with a tower for texts and one for pictures, whose vectors lie in one space."""
 
 
 class Said(msgspec.Struct, kw_only=True, frozen=True):
@@ -65,6 +75,14 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
     """To what sizes vectors may be cut: these, any, or none."""
     size: int | None = None
     """The size vectors are cut to when a request does not say."""
+    kinds: tuple[Kind, ...] = ("dense",)
+    """What the model can make of an input."""
+    sparse: Splade | Lexical | None = None
+    late: Late | None = None
+    paired: bool = False
+    """The model has a tower for pictures besides the one for texts."""
+    missing: dict[str, str] = {}
+    """Why the model makes no vectors of a kind that its folder has a file for."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -78,54 +96,118 @@ _NOTHING = Said()
 
 def read(folder: Folder, said: Said = _NOTHING) -> Layout:
     """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known."""
-    modules = _modules(folder)
-    encoder = next((path for kind, path in modules if kind == "Transformer"), "")
+    listed = modules.read(folder)
+    encoder = listed[0].path if listed else ""
     model = folder.inside(encoder)
-    pooling, with_prompt, how = _pooling(folder, model, modules, said)
-    steps, scaled = _steps(modules, said)
-    bert = model.mapping("sentence_bert_config.json") or folder.mapping("sentence_bert_config.json")
-    settings = folder.mapping("config_sentence_transformers.json")
+    config, settings = model.config(), folder.mapping("config_sentence_transformers.json")
+    bert = modules.settings(folder, model)
     prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text} | said.prompts
     default = settings.get("default_prompt_name")
     if default is not None and default not in prompts and default not in (settings.get("prompts") or {}):
         raise LoadFailed(f"config_sentence_transformers.json: default_prompt_name {default!r} is not among its prompts")
-    return Layout(
+    common = Layout(
         encoder=encoder,
-        pooling=pooling,
-        with_prompt=with_prompt,
-        steps=steps,
+        pooling=(),
         longest=bert.get("max_seq_length"),
         lower=bool(bert.get("do_lower_case")),
         prompts=prompts,
         default_prompt=default if default in prompts else None,
+    )
+    if listed and len(listed) > 1 and listed[1].kind == "SpladePooling":
+        return _sparse(common, listed, settings)
+    if late.is_one(listed, config, settings):
+        return _late(common, folder, model, listed, settings, bert)
+    return _dense(common, folder, model, listed, settings, said)
+
+
+def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any]) -> Layout:
+    made = sparse.splade(listed, settings)
+    note = f"sparse vectors: SPLADE, {made.pooling} over the text's tokens (modules.json)"
+    return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
+
+
+def _late(
+    common: Layout,
+    folder: Folder,
+    model: Folder,
+    listed: Sequence[Module],
+    settings: dict[str, Any],
+    bert: dict[str, Any],
+) -> Layout:
+    made = late.read(folder, model, listed, settings, bert)
+    longest = common.longest
+    if "document" in made.lengths:  # it goes before the length of texts that are neither query nor document
+        longest = max(longest or 0, *made.lengths.values())
+    notes = ("a vector for each token (ColBERT)",)
+    return msgspec.structs.replace(common, kinds=("colbert",), late=made, longest=longest, notes=notes)
+
+
+def _dense(
+    common: Layout,
+    folder: Folder,
+    model: Folder,
+    listed: Sequence[Module],
+    settings: dict[str, Any],
+    said: Said,
+) -> Layout:
+    paired = model.config().get("model_type") in PAIRED
+    after = _after(listed, paired=paired)
+    pooling, with_prompt, how = ((), True, "") if paired else _pooling(folder, model, listed, said)
+    steps, scaled = _steps(after, said, bare=not listed)
+    lexical, tokens = (None, None) if paired else (sparse.lexical(folder), late.beside(folder))
+    kinds: tuple[Kind, ...] = ("dense", *(("sparse",) if lexical else ()), *(("colbert",) if tokens else ()))
+    missing = {} if paired else _pickled(folder, kinds)
+    return msgspec.structs.replace(
+        common,
+        pooling=pooling,
+        with_prompt=with_prompt,
+        steps=steps,
         sizes=_sizes(settings, model.config(), said),
         size=settings.get("truncate_dim"),
+        kinds=kinds,
+        sparse=lexical,
+        late=tokens,
+        paired=paired,
+        missing=missing,
         notes=(
-            f"pooling: {' + '.join(pooling)} ({how})",
+            "texts and pictures in one space" if paired else f"pooling: {' + '.join(pooling)} ({how})",
             f"{'scaled to length 1' if scaled[0] else 'not scaled'} ({scaled[1]})",
+            *((f"vectors of each kind: {', '.join(kinds)}",) if len(kinds) > 1 else ()),
+            *missing.values(),
         ),
     )
 
 
-def _modules(folder: Folder) -> list[Step]:
-    """Return (class, folder) of each entry in `modules.json`, in order; empty where there is no such file."""
-    found: list[Step] = []
-    for entry in folder.json("modules.json") or []:
-        library, _, kind = str(entry.get("type", "")).rpartition(".")
-        if not library.startswith("sentence_transformers.") or kind not in _KNOWN:
-            known = ", ".join(sorted(_KNOWN))
-            raise LoadFailed(f"modules.json: {entry.get('type')} is not served; known are {known}")
-        found.append((kind, str(entry.get("path", ""))))
-    if found and [kind for kind, _ in found[:2]] != ["Transformer", "Pooling"]:
+def _pickled(folder: Folder, kinds: Sequence[Kind]) -> dict[str, str]:
+    """Return why the layers that lie beside the model as pickles are not used."""
+    files = {"sparse": sparse.LEXICAL, "colbert": late.BESIDE}
+    return {
+        kind: f"{name}.pt is a pickle, which can run code and is not loaded: save it as {name}.safetensors"
+        for kind, name in files.items()
+        if kind not in kinds and folder.has(f"{name}.pt")
+    }
+
+
+def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
+    """Return the modules behind pooling, or behind a model that pools by itself; raises `LoadFailed` for strangers."""
+    if paired:
+        after = list(listed[1:])
+    elif not listed:
+        return []
+    elif [module.kind for module in listed[1:2]] != ["Pooling"]:
         raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
-    return found
+    else:
+        after = list(listed[2:])
+    for module in after:
+        if module.kind not in AFTER | {"Dropout"}:
+            raise LoadFailed(f"modules.json: {module.kind} is not served in this place")
+        if module.tokens:
+            raise LoadFailed(f"{module.path}/config.json: token_embeddings after pooling are not served")
+    return [module for module in after if module.kind in AFTER]
 
 
-_KNOWN = frozenset({"Transformer", "Pooling", "Dense", "Normalize", "Dropout"})
-
-
-def _pooling(folder: Folder, model: Folder, modules: list[Step], said: Said) -> tuple[tuple[Mode, ...], bool, str]:
-    path = next((path for kind, path in modules if kind == "Pooling"), "1_Pooling")
+def _pooling(folder: Folder, model: Folder, listed: Sequence[Module], said: Said) -> tuple[tuple[Mode, ...], bool, str]:
+    path = next((module.path for module in listed if module.kind == "Pooling"), "1_Pooling")
     config = folder.mapping(f"{path}/config.json")
     with_prompt = bool(config.get("include_prompt", True))
     if said.pooling != "auto":
@@ -152,13 +234,13 @@ def _stated(config: dict[str, Any], path: str) -> tuple[Mode, ...]:
     return modes
 
 
-def _steps(modules: list[Step], said: Said) -> tuple[tuple[Step, ...], tuple[bool, str]]:
+def _steps(after: Sequence[Module], said: Said, *, bare: bool) -> tuple[tuple[Step, ...], tuple[bool, str]]:
     """Return what follows pooling, and whether vectors are scaled and by whose word."""
-    steps = tuple((kind, path) for kind, path in modules[2:] if kind in ("Dense", "Normalize"))
+    steps = tuple((module.kind, module.path) for module in after)
     scaled = bool(steps) and steps[-1][0] == "Normalize"
     wanted, whose = said.normalize, "the manifest's options"
     if wanted == "auto":
-        wanted, whose = (scaled, "modules.json") if modules else (True, "no modules.json")
+        wanted, whose = (True, "no modules.json") if bare else (scaled, "modules.json")
     if wanted and not scaled:
         steps = (*steps, ("Normalize", ""))
     elif scaled and not wanted:

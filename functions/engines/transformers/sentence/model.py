@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from functions.engines.batching.batcher import Batcher
@@ -21,41 +20,66 @@ from functions.engines.transformers import plan as planning
 from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
+from functions.engines.transformers.parity import Judged
 from functions.engines.transformers.sentence.head import Head
 from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.output import Output, Vector, Wanted
+from functions.engines.transformers.sentence.pooling import pool
+from functions.engines.transformers.sentence.sparse import Splade
+from functions.engines.transformers.sentence.tasks import Tasks, laid, named_id
 from functions.engines.transformers.tokenizer import Tokenizer
+from functions.engines.transformers.weights import AUTO
 from host.errors import ColdframeError, LoadFailed
-from host.function import Load, Plan, Progress
+from host.function import RAM, Load, Plan, Progress
 
-Vector = npt.NDArray[np.float32]
+_SPLADE_TOKENS = 512
+"""Tokens of a batch that becomes a logit for each token and word of the vocabulary: 60 MB for 30,000 words."""
+_COPIES = 3
+"""Logits, and what is made of them before pooling."""
 
 
 class SentenceModel:
-    """An encoder with its pooling. `size` is a vector's numbers, `longest` an input's tokens, special ones included."""
+    """An encoder with its head. `size` is a dense vector's numbers, `longest` an input's tokens, special ones too."""
 
     def __init__(
-        self, plan: Plan, layout: Layout, encoder: Encoder, head: Head, tokens: Tokenizer, knobs: TransformersOptions
+        self,
+        plan: Plan,
+        layout: Layout,
+        encoder: Encoder,
+        head: Head,
+        tokens: Tokenizer,
+        knobs: TransformersOptions,
+        tasks: Tasks,
     ) -> None:
-        self.layout = layout
+        self.layout = laid(layout, tasks)
+        self.tasks = tasks
         self.tokenizer = tokens
         self.size = head.size
         self.longest = plan.context or 0
-        self.dtype = plan.detail.get("dtype")
         self._encoder = encoder
         self._head = head
         budget, overhead = encoders.budget(knobs, plan, encoder.device)
-        self._batcher: Batcher[Item, Vector] = Batcher(
-            self._compute, size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+        self._batcher: Batcher[Item, Output] = Batcher(
+            self._compute,
+            size,
+            budget=budget,
+            overhead=overhead,
+            padding=1.0 if isinstance(layout.sparse, Splade) else encoder.padding,
+            ran_out=memory.ran_out,
+            release=memory.release,
         )
 
     @staticmethod
     def plan(load: Load, layout: Layout) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         knobs, model = _read(load, layout)
-        longest, bound = limits.longest(
-            model.config(), model.mapping("tokenizer_config.json"), load.manifest.context, layout.longest
-        )
+        config = model.config()
+        # max_seq_length of the model's own files replaces the tokenizer's bound, which may be smaller
+        own = {} if layout.longest else model.mapping("tokenizer_config.json")
+        longest, bound = limits.longest(config, own, load.manifest.context, layout.longest)
         plan = planning.encoder(load, knobs, model, longest)
+        if isinstance(layout.sparse, Splade):
+            plan = _with_logits(plan, int(config.get("vocab_size") or 0))
         notes = (*plan.notes, f"inputs of up to {longest} tokens ({bound})", *layout.notes)
         return msgspec.structs.replace(plan, notes=notes)
 
@@ -64,15 +88,20 @@ class SentenceModel:
         """Load tokenizer, weights and head; raises `LoadFailed` and `OutOfMemory`."""
         knobs, model = _read(load, layout)
         tokens = tokenizer.load(model, load.threads, lower=layout.lower)
-        encoder = encoders.load(load, plan, knobs, model, progress)
+        auto = "AutoModelForMaskedLM" if isinstance(layout.sparse, Splade) else AUTO
+        encoder = encoders.load(load, plan, knobs, model, progress, auto, tokens=tokens, judged=_judged(layout))
         hidden = getattr(encoder.model.config, "hidden_size", None)
         if not isinstance(hidden, int):
             raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
-        head = Head(layout, Folder(load.path), hidden, encoder.device)
-        return cls(plan, layout, encoder, head, tokens, knobs)
+        head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens))
+        return cls(plan, layout, encoder, head, tokens, knobs, Tasks(layout, model, tokens))
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
-        """Return the vector of each item, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
+        """Return the dense vector of each item, in their order; raises what `outputs` raises."""
+        return [output.dense for output in await self.outputs(items) if output.dense is not None]
+
+    async def outputs(self, items: Sequence[Item]) -> list[Output]:
+        """Return what each item wants, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         return await self._batcher.run(items)
 
     def detail(self) -> dict[str, Any]:
@@ -81,29 +110,81 @@ class SentenceModel:
         return {
             "dimension": layout.size or self.size,
             "dimensions": list(layout.sizes) if isinstance(layout.sizes, tuple) else layout.sizes,
+            "embedding_types": list(layout.kinds),
             "pooling": list(layout.pooling),
             "normalized": layout.normalizes,
             "prompts": sorted(layout.prompts),
-            "dtype": self.dtype,
-            "device": str(self._encoder.device),
-            "architecture": type(self._encoder.model).__name__,
-        }
+            **self._encoder.detail(),
+        } | ({"token_dimension": self._head.token_size} if layout.late is not None else {})
 
     def close(self) -> None:
         """End both threads."""
         self._batcher.close()
         self.tokenizer.close()
 
-    def _compute(self, items: Sequence[Item]) -> list[Vector]:
+    def _compute(self, items: Sequence[Item]) -> list[Output]:
         """Return the vectors of one batch; runs in the compute thread."""
-        output, mask = self._encoder.forward(items)
+        expanded = [isinstance(item, Wanted) and item.seen is not None for item in items]
+        if not any(expanded):
+            return self._attempt(*self._encoder.forward(items), items)
+        found: dict[int, Output] = {}
+        for seen, forward in ((False, self._encoder.forward), (True, self._forward_unseen)):
+            places = [at for at, one in enumerate(expanded) if one is seen]
+            if places:
+                part = [items[at] for at in places]
+                found.update(zip(places, self._attempt(*forward(part), part), strict=True))
+        return [found[at] for at in range(len(items))]
+
+    def _attempt(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[Output]:
         with torch.inference_mode():
-            found = self._head(output.last_hidden_state, mask, [item.prompt for item in items])
-            if not bool(torch.isfinite(found).all()):
-                raise ColdframeError(f"the model gave numbers that are not finite in {self.dtype}")
-        return list(found.cpu().numpy())
+            found = self._head(output, mask, items)
+        if not all(_finite(one) for one in found):
+            raise ColdframeError(f"the model gave numbers that are not finite in {self._encoder.precision}")
+        return found
+
+    def _forward_unseen(self, items: Sequence[Item]) -> tuple[Any, torch.Tensor]:
+        """Return the output for items some of whose tokens at the end get a state and are seen by no other."""
+        shape = (len(items), max(len(item.ids) for item in items))
+        ids, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+        for row, item in enumerate(items):
+            ids[row, : len(item.ids)] = torch.from_numpy(item.ids)
+            seen = item.seen if isinstance(item, Wanted) else None
+            mask[row, : len(item.ids) if seen is None else seen] = 1
+        ids, mask = ids.to(self._encoder.device), mask.to(self._encoder.device)
+        with torch.inference_mode():
+            return self._encoder.model(input_ids=ids, attention_mask=mask), mask
+
+
+def _judged(layout: Layout) -> Judged | None:
+    """Return what the check at load compares: vectors as this model pools them."""
+    if not layout.pooling or isinstance(layout.sparse, Splade):
+        return None
+    return lambda output, mask: pool(output.last_hidden_state, mask, layout.pooling)
+
+
+def _finite(output: Output) -> bool:
+    found = (output.dense, output.colbert, output.sparse[1] if output.sparse is not None else None)
+    return all(bool(np.isfinite(part).all()) for part in found if part is not None)
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
     knobs = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    if isinstance(layout.sparse, Splade) and knobs.batch_tokens == "auto":
+        knobs = msgspec.structs.replace(knobs, batch_tokens=_SPLADE_TOKENS >> load.attempt)
     return knobs, Folder(load.path).inside(layout.encoder)
+
+
+def _special(model: Folder, tokens: Tokenizer) -> list[int]:
+    """Return the ids that stand around texts or for what is no word."""
+    named = (named_id(model, name, tokens) for name in ("cls_token", "eos_token", "pad_token", "unk_token"))
+    return [*tokens.prefix, *tokens.suffix, *(one for one in named if one is not None)]
+
+
+def _with_logits(plan: Plan, words: int) -> Plan:
+    """Return the plan with the bytes that a batch's logits take."""
+    extra = int(plan.detail["batch_tokens"]) * words * 4 * _COPIES
+    pool = next((name for name in plan.bytes if name != RAM), RAM)
+    return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
+
+
+__all__ = ("Output", "SentenceModel", "Vector", "Wanted")

@@ -28,10 +28,10 @@ def pool(
 
 
 def _one(hidden: torch.Tensor, mask: torch.Tensor, counted: torch.Tensor, mode: Mode) -> torch.Tensor:
+    rows = torch.arange(hidden.shape[0], device=hidden.device)
     if mode == "cls":
-        return hidden[:, 0]
+        return hidden[rows, counted.squeeze(-1).argmax(1)]  # behind a prompt that does not count, its first token
     if mode == "last":
-        rows = torch.arange(hidden.shape[0], device=hidden.device)
         return hidden[rows, mask.sum(1) - 1]
     if mode == "max":
         return hidden.masked_fill(counted == 0, float("-inf")).amax(1)

@@ -1,0 +1,120 @@
+"""A model that embeds, whatever engine it is of: inputs become items, the engine's vectors the answer's bytes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from functions.embeddings import foreign, wanted
+from functions.embeddings.api import EmbeddingsRequest, Kind, Rows, Sparse, Vectors
+from functions.embeddings.inputs import Given, check, listed
+from functions.embeddings.items import Items
+from functions.embeddings.options import EmbeddingsOptions
+from functions.engines.batching.item import Item
+from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.output import Output
+from host.errors import InvalidRequest
+from host.function import Facts, Instance, Load, Usage
+
+CAPACITY = 256
+"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+_TINY = 1e-12
+
+Vector = npt.NDArray[np.float32]
+
+
+class EmbeddingsInstance(Instance):
+    """A loaded model. A subclass says how items are made and computed."""
+
+    def __init__(self, items: Items, layout: Layout) -> None:
+        self._items = items
+        self._layout = layout
+
+    async def answer(self, request: EmbeddingsRequest) -> Vectors:
+        """Return what each input became. Raises `InvalidRequest`, and `InputTooLong` for what may not be cut."""
+        check(request)
+        kinds = self._kinds(request)
+        size = self._items.dimension(request) if "dense" in kinds else 0
+        items, outputs = await self._computed(request, listed(request.input), kinds)
+        return Vectors(
+            data=self._joined([one.dense for one in outputs if one.dense is not None], size),
+            dimension=size,
+            usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)),
+            sparse=_sparse(outputs) if "sparse" in kinds else None,
+            colbert=_rows(outputs) if "colbert" in kinds else None,
+        )
+
+    def facts(self) -> Facts:
+        """Return what was chosen, and by which file."""
+        return Facts(capacity=CAPACITY, context=self._longest(), detail=self._detail())
+
+    @abstractmethod
+    async def _computed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+    ) -> tuple[Sequence[Item], Sequence[Output]]:
+        """Return the inputs as tokens, and what became of each, in their order."""
+
+    @abstractmethod
+    def _longest(self) -> int:
+        """Return the most tokens of an input."""
+
+    @abstractmethod
+    def _detail(self) -> dict[str, Any]:
+        """Return what was chosen."""
+
+    def _kinds(self, request: EmbeddingsRequest) -> tuple[Kind, ...]:
+        """Return what is asked for; raises `InvalidRequest` for what the model has not."""
+        asked, has = wanted.kinds(request), self._layout.kinds
+        missing = next((kind for kind in asked if kind not in has), None)
+        if missing is None:
+            return asked
+        why = f" ({self._layout.missing[missing]})" if missing in self._layout.missing else ""
+        raise InvalidRequest(
+            f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, has))}",
+            param="embedding_type",
+        )
+
+    def _joined(self, vectors: list[Vector], size: int) -> bytes:
+        """Return the vectors as little-endian float32, cut to `size` and scaled again when they were."""
+        if not vectors:
+            return b""
+        rows = np.stack(vectors)
+        if size < rows.shape[1]:
+            rows = rows[:, :size]
+            if self._layout.normalizes:
+                rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+        return rows.astype("<f4", copy=False).tobytes()
+
+
+def knobs(load: Load) -> EmbeddingsOptions:
+    """Return the manifest's options of the function."""
+    return msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
+
+
+def vocabulary(load: Load) -> foreign.Foreign | None:
+    """Return the vocabulary of token ids in requests, None for the model's own; raises `LoadFailed`."""
+    return foreign.load(knobs(load).token_ids, Path(load.base))
+
+
+def _sparse(outputs: Sequence[Output]) -> Sparse:
+    found = [one.sparse for one in outputs if one.sparse is not None]
+    return Sparse(
+        counts=[len(ids) for ids, _ in found],
+        indices=b"".join(ids.astype("<i4", copy=False).tobytes() for ids, _ in found),
+        values=b"".join(weights.astype("<f4", copy=False).tobytes() for _, weights in found),
+    )
+
+
+def _rows(outputs: Sequence[Output]) -> Rows:
+    found = [one.colbert for one in outputs if one.colbert is not None]
+    return Rows(
+        counts=[len(rows) for rows in found],
+        data=b"".join(rows.astype("<f4", copy=False).tobytes() for rows in found),
+        dimension=int(found[0].shape[1]),
+    )

@@ -1,0 +1,72 @@
+"""Embeddings on ONNX Runtime: texts are tokenised, merged with everybody's into batches, encoded and pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import msgspec
+
+from functions.embeddings.api import EmbeddingsRequest, Kind
+from functions.embeddings.foreign import Foreign
+from functions.embeddings.inputs import Given
+from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
+from functions.embeddings.items import Items
+from functions.engines.batching.item import Item
+from functions.engines.onnx.files import Files
+from functions.engines.onnx.options import OnnxOptions
+from functions.engines.onnx.sentence.model import OnnxSentence
+from functions.engines.transformers.sentence import layout as layouts
+from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.output import Output
+from host.function import Load, Plan, Progress
+
+
+class OnnxEmbeddings(EmbeddingsInstance):
+    """An ONNX graph that embeds texts; its folder says how, as sentence-transformers' folders do."""
+
+    def __init__(self, model: OnnxSentence, load: Load, foreign: Foreign | None) -> None:
+        items = Items(
+            model.tokenizer,
+            model.layout,
+            longest=model.longest,
+            truncate=knobs(load).truncate,
+            size=model.size,
+            foreign=foreign,
+        )
+        super().__init__(items, model.layout)
+        self._model = model
+
+    @classmethod
+    def plan(cls, load: Load) -> Plan:
+        """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
+        return OnnxSentence.plan(load, _layout(load))
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load tokenizer, graph and head."""
+        foreign = vocabulary(load)
+        return cls(OnnxSentence.load(load, plan, _layout(load), progress), load, foreign)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._model.close()
+
+    async def _computed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+    ) -> tuple[Sequence[Item], Sequence[Output]]:
+        items = await self._items.make(request, inputs)
+        return items, [Output(dense=vector) for vector in await self._model.vectors(items)]
+
+    def _longest(self) -> int:
+        return self._model.longest
+
+    def _detail(self) -> dict[str, Any]:
+        return self._model.detail()
+
+
+def _layout(load: Load) -> Layout:
+    engine = msgspec.msgpack.decode(load.options, type=OnnxOptions)
+    own = knobs(load)
+    said = layouts.Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
+    return layouts.read(Files.at(load.path, load.manifest.quantization).folder, said)
