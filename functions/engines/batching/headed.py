@@ -28,6 +28,7 @@ class TextTokenizer(Protocol):
     async def pieces(self, texts: Sequence[str]) -> list[Pieces]: ...  # noqa: D102
     def bare(self, text: str) -> list[int]: ...  # noqa: D102
     def frame(self, ids: Sequence[int], before: Sequence[int] = ()) -> Ids: ...  # noqa: D102
+    def literal(self) -> None: ...  # noqa: D102
 
 
 class HeadedModel(Protocol):
@@ -38,7 +39,10 @@ class HeadedModel(Protocol):
     config: Mapping[str, Any]
     """The model's `config.json`."""
     longest: int
-    tokenizer: TextTokenizer
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        """The engine's own kind of tokenizer."""
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
         """Return the logits of each item, in their order: (labels,), or (tokens, labels) for heads on tokens.

@@ -1,0 +1,76 @@
+"""A request's texts and fields, checked one by one: what is wrong is told with its place. It knows no model."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from functions.ner.api import TEXTS_MAX, NerRequest
+from host.errors import InvalidRequest
+
+STRATEGIES = ("simple", "first", "average", "max")
+UNITS = ("codepoint", "utf16", "byte")
+_REDACTION_MAX = 200
+_FIELD = re.compile(r"\{(\w*)\}")
+
+
+def check(request: NerRequest) -> None:
+    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
+    listed(request)
+    _one_of(request.aggregation_strategy, STRATEGIES, "aggregation_strategy")
+    _one_of(request.offset_unit, UNITS, "offset_unit")
+    if request.threshold is not None and not 0 <= request.threshold <= 1:
+        raise InvalidRequest(f"threshold must be from 0 to 1, got {request.threshold}", param="threshold")
+    if request.stride is not None and request.stride < 0:
+        raise InvalidRequest(f"stride must be at least 0, got {request.stride}", param="stride")
+    if request.max_length is not None and request.max_length < 1:
+        raise InvalidRequest(f"max_length must be at least 1, got {request.max_length}", param="max_length")
+    if request.redaction is not None:
+        check_redaction(request.redaction)
+
+
+def listed(request: NerRequest) -> list[str]:
+    """Return the request's texts as a list; raises `InvalidRequest`."""
+    if (request.input is None) == (request.texts is None):
+        said = "both say the same: send one of them" if request.input is not None else "are missing: send input"
+        raise InvalidRequest(f"input and texts {said}, a text or a list of texts", param="input")
+    name = "input" if request.input is not None else "texts"
+    given = request.input if request.input is not None else request.texts
+    if isinstance(given, str):
+        return [given]
+    texts = cast("list[Any]", given)
+    if not texts:
+        raise InvalidRequest(f"{name} is an empty list: send at least one text", param=name)
+    if len(texts) > TEXTS_MAX:
+        raise InvalidRequest(f"{name} has {len(texts)} items, at most {TEXTS_MAX} are taken at once", param=name)
+    for at, item in enumerate(texts):
+        if not isinstance(item, str):
+            place = f"{name}[{at}]"
+            raise InvalidRequest(f"{place} must be a text, got {_kind(item)}", param=place)
+    return texts
+
+
+def check_redaction(template: str) -> None:
+    """Raise `InvalidRequest` for what is not a template of replacements."""
+    if not 1 <= len(template) <= _REDACTION_MAX:
+        raise InvalidRequest(
+            f"redaction must have 1 to {_REDACTION_MAX} characters, got {len(template)}", param="redaction"
+        )
+    unknown = next((name for name in _FIELD.findall(template) if name not in ("label", "n")), None)
+    if unknown is not None:
+        raise InvalidRequest(
+            f"redaction has {{{unknown}}}, which is not known: {{label}} is an entity's type, {{n}} its number",
+            param="redaction",
+        )
+
+
+def _one_of(given: str | None, known: tuple[str, ...], field: str) -> None:
+    if given is not None and given not in known:
+        words = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
+        why = "; none would cut words" if given == "none" else ""
+        raise InvalidRequest(f"{field} must be {words}, got {given!r}{why}", param=field)
+
+
+def _kind(item: Any) -> str:
+    names = {"int": "a number", "float": "a number with a fraction", "NoneType": "null", "bool": "true or false"}
+    return (names | {"dict": "an object", "list": "a list"}).get(type(item).__name__, type(item).__name__)

@@ -1,0 +1,175 @@
+"""Entities on any engine with a head on tokens: texts become windows of tokens, their logits words with labels.
+
+It knows no engine; a subclass names the model's class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self, TypeVar
+
+import msgspec
+import numpy as np
+
+from functions.engines.batching.headed import HeadedModel, Logits
+from functions.engines.batching.item import Item, Pieces
+from functions.ner.api import Entity, Found, NerAnswer, NerRequest
+from functions.ner.inputs import check, check_redaction, listed
+from functions.ner.looking import Looking, default_overlap, looking
+from functions.ner.options import NerOptions
+from functions.ner.redaction import Redaction, redacted
+from functions.ner.spans import place, spans
+from functions.ner.strategies import decide, probabilities
+from functions.ner.tags import Tags
+from functions.ner.units import told
+from functions.ner.windows import Window, stitched, windows
+from functions.ner.words import Words, words
+from host.errors import InvalidRequest, LoadFailed, ManifestError
+from host.function import Facts, Instance, Load, Plan, Progress, Usage
+
+A = TypeVar("A")
+
+_CAPACITY = 256
+"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+_BRIEF = 2048
+"""Tokens of a request whose words are found on the event loop, which takes a few milliseconds; more go to a thread."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """One text of a request, made ready."""
+
+    text: str
+    pieces: Pieces
+    words: Words
+    cut: list[Window]
+
+
+class NerInstance(Instance):
+    """A loaded model that labels tokens."""
+
+    model: ClassVar[Any]
+    """The engine's class of models, which makes a `HeadedModel` of a load: `plan(load)`, `load(…, head)`."""
+
+    def __init__(self, headed: HeadedModel, knobs: NerOptions) -> None:
+        self._headed = headed
+        self._knobs = knobs
+        self._tags = Tags(headed.labels, knobs.rename)
+        self._outside = self._tags.types < 0
+        headed.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
+        self._before = np.array(headed.tokenizer.prefix, dtype=np.int32)
+        self._after = np.array(headed.tokenizer.suffix, dtype=np.int32)
+        self._extra = len(self._before) + len(self._after)
+        if headed.longest <= self._extra:
+            raise LoadFailed(f"context must be more than the {self._extra} special tokens of this model")
+
+    @classmethod
+    def plan(cls, load: Load) -> Plan:
+        """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
+        _check(_knobs(load))
+        plan: Plan = cls.model.plan(load)
+        return msgspec.structs.replace(plan, notes=(*plan.notes, "longer texts are read in windows"))
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load tokenizer and weights; raises `LoadFailed`, also for a model whose head is for whole texts."""
+        headed: HeadedModel = cls.model.load(load, plan, progress, "token")
+        try:
+            _check_head(headed)
+            return cls(headed, _knobs(load))
+        except BaseException:
+            headed.close()
+            raise
+
+    async def answer(self, request: NerRequest) -> NerAnswer:
+        """Return the entities of each text. Raises `InvalidRequest`."""
+        check(request)
+        wanted = looking(request, self._knobs, self._tags, longest=self._headed.longest, extra=self._extra)
+        given = listed(request)
+        pieces = await self._headed.tokenizer.pieces(given)
+        size = sum(len(found.ids) for found in pieces)
+        texts = await _computed(size, lambda: [self._ready(*pair, wanted) for pair in zip(given, pieces, strict=True)])
+        items = [item for text in texts for item in self._items(text)]
+        logits = await self._headed.logits(items)
+        data = await _computed(size, lambda: self._found(texts, logits, wanted))
+        return NerAnswer(data=data, usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)))
+
+    def facts(self) -> Facts:
+        """Return what was chosen."""
+        room = self._headed.longest - self._extra
+        detail = self._headed.detail() | {
+            "labels": list(self._tags.names),
+            "tags": self._tags.scheme,
+            "aggregation_strategy": self._knobs.aggregation_strategy,
+            "stride": default_overlap(self._knobs, room),
+        }
+        return Facts(capacity=_CAPACITY, context=self._headed.longest, detail=detail)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._headed.close()
+
+    def _ready(self, text: str, pieces: Pieces, wanted: Looking) -> Text:
+        found = words(text, pieces, self._knobs.words)
+        count = len(pieces.ids)
+        cut = windows(found.starts, count, wanted.room, wanted.overlap) if count else []
+        return Text(text, pieces, found, cut)
+
+    def _items(self, text: Text) -> list[Item]:
+        parts = (text.pieces.ids[first:last] for first, last in text.cut)
+        return [Item(ids=np.concatenate([self._before, part, self._after])) for part in parts]
+
+    def _found(self, texts: Sequence[Text], logits: Sequence[Logits], wanted: Looking) -> list[Found]:
+        redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
+        found: list[Found] = []
+        at = 0
+        for index, text in enumerate(texts):
+            parts = logits[at : at + len(text.cut)]
+            at += len(text.cut)
+            entities = self._entities(text, parts, wanted, redaction) if parts else []
+            shown = redacted(text.text, entities) if redaction is not None else None
+            found.append(Found(index=index, entities=told(text.text, entities, wanted.unit), redacted_text=shown))
+        return found
+
+    def _entities(
+        self, text: Text, parts: Sequence[Logits], wanted: Looking, redaction: Redaction | None
+    ) -> list[Entity]:
+        inner = [part[len(self._before) : len(part) - len(self._after)] for part in parts]
+        starts = text.words.starts
+        rows = stitched(inner, text.cut, starts, self._outside)
+        verdicts = decide(probabilities(rows), starts, wanted.strategy, self._tags)
+        entities: list[Entity] = []
+        for span in spans(verdicts, text.words, self._tags, join=self._knobs.join):
+            where = place(span, text.words)
+            if where is None or span.score < wanted.threshold:
+                continue
+            if wanted.kept is not None and span.type not in wanted.kept:
+                continue
+            label, shown = self._tags.names[span.type], text.text[slice(*where)]
+            instead = redaction.replacement(label, shown) if redaction is not None else None
+            entities.append(
+                Entity(text=shown, label=label, start=where[0], end=where[1], score=span.score, replacement=instead)
+            )
+        return entities
+
+
+async def _computed(size: int, work: Callable[[], A]) -> A:
+    return work() if size <= _BRIEF else await asyncio.to_thread(work)
+
+
+def _knobs(load: Load) -> NerOptions:
+    return msgspec.msgpack.decode(load.function_options, type=NerOptions)
+
+
+def _check(knobs: NerOptions) -> None:
+    try:
+        check_redaction(knobs.redaction)
+    except InvalidRequest as error:
+        raise ManifestError(error.message, key="options") from None
+
+
+def _check_head(headed: HeadedModel) -> None:
+    """Raise for a head whose weights have the same names and mean something else."""
+    architectures = headed.config.get("architectures") or ()
+    if architectures and all(str(name).endswith("ForSequenceClassification") for name in architectures):
+        raise LoadFailed(f"{architectures[0]} labels whole texts, not words: serve it with `task: classify`")

@@ -1,0 +1,14 @@
+"""Entities on ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from functions.engines.onnx.headed import OnnxHeaded
+from functions.ner.instance import NerInstance
+
+
+class OnnxNer(NerInstance):
+    """A folder with an ONNX file whose head is on tokens."""
+
+    model: ClassVar[type[OnnxHeaded]] = OnnxHeaded

@@ -1,0 +1,31 @@
+"""What a manifest's `options` may say to the ner function, on any engine; it knows no library."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+
+class NerOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The manifest's `options` when the task is `ner`, beside the engine's."""
+
+    aggregation_strategy: Literal["simple", "first", "average", "max"] = "simple"
+    """How the tokens of a word become one label, when the request does not say."""
+    threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Least score of an entity, when the request does not say."""
+    redaction: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "[{label}]"
+    """What stands in an entity's place in redacted texts, when the request does not say: `{label}` is its type, `{n}`
+    its number; a single character is repeated as often as the entity has characters."""
+    stride: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"] = "auto"
+    """Tokens that neighbouring windows of a long text share; never more than half of one. `auto` is a quarter, at most
+    128."""
+    join: bool = False
+    """Make one entity of those of one type that touch, with no character between them: for models that begin anew at
+    every part of an e-mail address or a number."""
+    words: Literal["auto", "spaces"] = "auto"
+    """What is never cut: `auto` takes punctuation off words and leaves what is written without spaces, such as Chinese,
+    to the tokens; `spaces` is all between two spaces, as Transformers guesses it for tokenizers other than WordPiece.
+    """
+    rename: dict[str, str] = {}
+    """Other names for the model's labels, prefix and all, where its own say nothing: `{LABEL_0: O, LABEL_1: B-PER}`."""

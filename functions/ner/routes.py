@@ -1,0 +1,29 @@
+"""The HTTP face of the ner function: texts in, entities out as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar import post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody
+
+from functions.ner.api import NER, NerList, NerRequest, NerUsage
+from functions.ner.inputs import check
+from host.http import HostDependency
+from host.http.response import JsonResponse
+
+
+@post(
+    ["/v1/ner", "/ner"],
+    status_code=200,
+    summary="Find entities in texts",
+    tags=["ner"],
+    responses={200: ResponseSpec(NerList, generate_examples=False, description="In the order of the texts")},
+)
+async def find_entities(data: JSONBody[NerRequest], host: HostDependency) -> JsonResponse:
+    """Return the entities of each text, in their order."""
+    check(data)
+    found = await host.call(data.model, NER, data)
+    tokens = found.usage.prompt_tokens
+    body = NerList(model=data.model, data=found.data, usage=NerUsage(prompt_tokens=tokens, total_tokens=tokens))
+    return JsonResponse(msgspec.json.encode(body))

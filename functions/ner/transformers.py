@@ -1,0 +1,14 @@
+"""Entities on torch."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from functions.engines.transformers.headed import TransformersHeaded
+from functions.ner.instance import NerInstance
+
+
+class TransformersNer(NerInstance):
+    """A folder of safetensors with a head on tokens."""
+
+    model: ClassVar[type[TransformersHeaded]] = TransformersHeaded

@@ -1,0 +1,26 @@
+"""Places in a text counted in code points, told in UTF-16 units or in bytes of UTF-8 for clients that count so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from functions.ner.api import Entity
+
+_CODECS = {"utf16": ("utf-16-le", 2), "byte": ("utf-8", 1)}
+
+
+def told(text: str, entities: Sequence[Entity], unit: str) -> list[Entity]:
+    """Return the entities with `start` and `end` in `unit`: `codepoint`, `utf16` or `byte`."""
+    if unit == "codepoint" or text.isascii():
+        return list(entities)
+    codec, size = _CODECS[unit]
+    found: list[Entity] = []
+    at = passed = 0
+    for entity in entities:
+        start = passed + len(text[at : entity.start].encode(codec)) // size
+        end = start + len(text[entity.start : entity.end].encode(codec)) // size
+        found.append(msgspec.structs.replace(entity, start=start, end=end))
+        at, passed = entity.end, end
+    return found

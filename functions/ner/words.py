@@ -1,0 +1,113 @@
+"""Which tokens make a word, and where words stand in the text: what is never cut. It knows tokens and Unicode only.
+
+A word is what WordPiece tokenizers take for one, whatever the tokenizer here: letters, digits and marks up to white
+space, punctuation, a pictograph, or a letter of a script that is written without spaces.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from functions.engines.batching.item import Pieces
+
+Places = npt.NDArray[np.int64]
+Rule = Literal["auto", "spaces"]
+
+_JOINER = "\u200d"
+_UNSPACED = (
+    *((0x0E00, 0x0EFF), (0x0F00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao, Tibetan, Burmese, Khmer
+    *((0x3040, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),  # kana
+    *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Han
+)
+_FLAGS = range(0x1F1E6, 0x1F200)
+_SKIN = range(0x1F3FB, 0x1F400)
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The words of a text's tokens, in order."""
+
+    starts: Places
+    """The first token of each word."""
+    places: list[tuple[int, int]]
+    """First character of each word and the one behind its last; equal for words of white space only."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def words(text: str, pieces: Pieces, rule: Rule = "auto") -> Words:
+    """Return the words of a text's tokens."""
+    starts: list[int] = []
+    places: list[tuple[int, int]] = []
+    spans, ids = pieces.spans.tolist(), pieces.words.tolist()
+    for at, span in enumerate(spans):
+        begin, end = trimmed(text, *span)
+        if at and _goes_on(text, places[-1], (begin, end), ids[at - 1] == ids[at], rule):
+            first, last = places[-1]
+            places[-1] = (begin, end) if first == last else (first, max(last, end))
+        else:
+            starts.append(at)
+            places.append((begin, end))
+    return Words(np.array(starts, dtype=np.int64), [_whole(text, place) for place in places])
+
+
+def trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
+    """Return the place without white space at its ends; an empty one stays where its beginning was."""
+    while end > begin and text[end - 1].isspace():
+        end -= 1
+    while begin < end and text[begin].isspace():
+        begin += 1
+    return begin, end
+
+
+def _goes_on(text: str, word: tuple[int, int], token: tuple[int, int], same: bool, rule: Rule) -> bool:
+    """Say whether a token is of the word before it; `same` is what the tokenizer says of the last token and this."""
+    (first, last), (begin, end) = word, token
+    if begin == end:
+        return False
+    if first == last:  # a mark for a space, which is a token of its own where the tokenizer could not join the two
+        return same and begin <= last + 1 and not text[last:begin].strip()
+    if begin < last:  # one character of several tokens
+        return True
+    between = text[last:begin]
+    if between and any(map(str.isspace, between)):
+        return False
+    before, after = text[last - 1], text[begin]
+    if extends(after) or text[begin - 1] == _JOINER:
+        return True
+    if ord(before) in _FLAGS and ord(after) in _FLAGS:
+        return True
+    return rule == "spaces" or not (_stands_alone(before) or _stands_alone(after))
+
+
+def _whole(text: str, place: tuple[int, int]) -> tuple[int, int]:
+    """Return the place with the marks behind it, which normalisation takes from the last letter."""
+    begin, end = place
+    while begin < end < len(text) and extends(text[end]):
+        end += 1
+    return begin, end
+
+
+def extends(char: str) -> bool:
+    """Say whether a character is part of the one before it: a mark, a joiner, a variation, a colour of skin."""
+    if char < "\u0300":
+        return False
+    return char == _JOINER or ord(char) in _SKIN or unicodedata.category(char)[0] == "M"
+
+
+@functools.lru_cache(maxsize=4096)
+def _stands_alone(char: str) -> bool:
+    """Say whether a character is no part of a longer word."""
+    code = ord(char)
+    if code < 128:
+        return not (char.isalnum() or code < 32)
+    kind = unicodedata.category(char)
+    if kind == "So" or kind[0] == "P":
+        return True
+    return any(first <= code <= last for first, last in _UNSPACED)

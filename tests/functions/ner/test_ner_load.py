@@ -1,0 +1,111 @@
+"""What is refused when a model is loaded, what a manifest may say, and what requests may ask of a loaded model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinymodels
+
+from functions.ner.api import NerRequest
+from functions.ner.instance import NerInstance
+from host.errors import InvalidRequest, LoadFailed, ManifestError
+
+pytestmark = pytest.mark.anyio
+
+Opener = Callable[..., NerInstance]
+Tiny = Callable[..., Path]
+TEXT = "Clara Barton lives in Berkeley California"
+
+
+def test_a_head_for_whole_texts_is_refused(tmp_path: Path, opener: Opener) -> None:
+    path = tinymodels.headed(tmp_path, "distilbert", "sequence", ["no", "yes"])
+    config = json.loads((path / "config.json").read_text())
+    assert config["architectures"] == ["DistilBertForSequenceClassification"]
+    with pytest.raises(LoadFailed, match="task: classify"):
+        opener(path)
+
+
+def test_labels_that_say_nothing_are_refused_and_can_be_named(tiny: Tiny, opener: Opener) -> None:
+    path = tiny("bert", ("LABEL_0",))
+    with pytest.raises(LoadFailed, match="id2label"):
+        opener(path)
+    assert opener(path, {"rename": {"LABEL_0": "B-PER"}}).facts().detail["labels"] == ["PER"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rename": {"B-DOG": "B-CAT"}}, "no label 'B-DOG'"),
+        ({"redaction": "[{kind}]"}, "{kind}, which is not known"),
+        ({"redaction": ""}, "redaction"),
+        ({"threshold": 2}, "threshold"),
+        ({"aggregation_strategy": "none"}, "aggregation_strategy"),
+        ({"stride": -1}, "stride"),
+        ({"labels": ["PER"]}, "labels"),
+    ],
+)
+def test_wrong_options_are_told(tiny: Tiny, opener: Opener, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ManifestError, match=said):
+        opener(tiny("bert"), options)
+
+
+def test_a_context_without_room_is_refused(tiny: Tiny, opener: Opener) -> None:
+    with pytest.raises(LoadFailed, match="more than the 2 special tokens"):
+        opener(tiny("bert"), context=2)
+
+
+def test_facts(tiny: Tiny, opener: Opener) -> None:
+    facts = opener(tiny("bert", ("O", "B-P", "I-P", "E-P", "S-P")), {"stride": 7}).facts()
+    assert facts.context == 64
+    detail = facts.detail
+    assert (detail["labels"], detail["tags"], detail["stride"]) == (["P"], "BIOES", 7)
+
+
+async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener) -> None:
+    said = {"aggregation_strategy": "average", "threshold": 0.25, "redaction": "<{label}>"}
+    plain, told = opener(tiny("bert")), opener(tiny("bert"), said)
+    texts = [TEXT, "the quick brown fox jumps over the lazy dog", "My name is Wolfgang , near the river Spree"]
+    explicit = NerRequest(model="m", input=texts, redact=True, **said)  # type: ignore[arg-type]
+    expected = await plain.answer(explicit)
+    assert await told.answer(NerRequest(model="m", input=texts, redact=True)) == expected
+    assert "<" in "".join(found.redacted_text or "" for found in expected.data)
+    free = NerRequest(model="m", input=TEXT, threshold=0, aggregation_strategy="simple")
+    assert await told.answer(free) == await plain.answer(NerRequest(model="m", input=TEXT))
+    kept = (await told.answer(NerRequest(model="m", input=TEXT, redaction="x", redact=False))).data[0]
+    assert kept.redacted_text is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "said"),
+    [
+        ({"labels": ["PER", "DOG"]}, "labels[1]", "'DOG', which this model does not find; it finds: LOC, PER"),
+        ({"labels": ["B-PER"]}, "labels[0]", "it finds"),
+        ({"stride": 32}, "stride", "half of a window, which is 31 tokens here"),
+        ({"stride": 4, "max_length": 9}, "stride", "which is 3 tokens"),
+        ({"max_length": 2}, "max_length", "more than the 2 special tokens"),
+    ],
+)
+async def test_what_the_model_cannot_do_is_told(
+    tiny: Tiny, opener: Opener, fields: dict[str, Any], param: str, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        await opener(tiny("bert")).answer(NerRequest(model="m", input=TEXT, **fields))
+    assert caught.value.param == param
+
+
+async def test_no_prefix_is_left_where_no_entity_begins(tmp_path: Path, tiny: Tiny, opener: Opener) -> None:
+    """A model that has I- alone, or only ever says I-: types are told without it."""
+    path = shutil.copytree(tiny("bert"), tmp_path / "io")
+    config = json.loads((path / "config.json").read_text())
+    config["id2label"] = {"0": "I-ORG", "1": "I-GIVEN-NAME", "2": "O", "3": "I-LOC", "4": "I-PER"}
+    config["label2id"] = {label: int(at) for at, label in config["id2label"].items()}
+    (path / "config.json").write_text(json.dumps(config))
+    answer = await opener(path).answer(NerRequest(model="m", input=[TEXT] * 2 + ["the lazy dog , in Berlin"]))
+    labels = {entity.label for found in answer.data for entity in found.entities}
+    assert labels
+    assert labels <= {"ORG", "GIVEN-NAME", "LOC", "PER"}
