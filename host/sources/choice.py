@@ -1,4 +1,4 @@
-"""The one decision of what a listing of files gives: a GGUF with its shards, or a folder of safetensors.
+"""The one decision of what a listing of files gives: a GGUF with its shards, a folder of safetensors, or an ONNX file.
 
 The same for a hub repository, a folder on disk and a folder in a package; it sees names only.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from host.errors import ManifestError, ModelFileNotFound
-from host.sources import checkpoint, gguf
+from host.sources import checkpoint, gguf, onnx
 
 _TRANSFORMERS = ("bf16", "fp16", "f16", "int8", "int4")
 """Words of `quantization` that Transformers takes too: they do not turn a repository with both into a GGUF one."""
@@ -32,9 +32,9 @@ class Wish(msgspec.Struct, kw_only=True, frozen=True):
     file: str | None = None
     """A file or folder in it."""
     named: str | None = None
-    """The quantization of `org/repo:QUANT`: only GGUF has that."""
+    """The quantization of `org/repo:QUANT`: only GGUF and ONNX have that."""
     quantization: str | None = None
-    """The manifest's `quantization`: GGUF's, or how Transformers loads."""
+    """The manifest's `quantization`: GGUF's, the end of an ONNX file's name, or how Transformers loads."""
     suffixes: Sequence[str] = ()
 
 
@@ -49,6 +49,8 @@ def choose(names: Sequence[str], wish: Wish) -> Choice:
     if not inside:
         raise ModelFileNotFound(f"{wish.where} has no {wish.file}{near(wish.file, names)}", param="model")
     choice = _choose(inside, wish)
+    if onnx.is_onnx(choice.target):
+        return _with_texts(folder + choice.target, names)
     return Choice(files=tuple(folder + file for file in choice.files), target=(folder + choice.target).rstrip("/"))
 
 
@@ -64,6 +66,9 @@ def near(wanted: str, names: Sequence[str]) -> str:
 
 def _named(file: str, names: Sequence[str], wish: Wish) -> Choice:
     """Return a file that was named, whatever it is, with its shards."""
+    if onnx.is_onnx(file):
+        onnx.check(file, wish.named or wish.quantization, wish.where)
+        return _with_texts(file, names)
     if not gguf.is_gguf(file):
         return Choice(files=(file,), target=file)
     model = gguf.whole(gguf.shards(file, names), wish.where)
@@ -74,6 +79,8 @@ def _named(file: str, names: Sequence[str], wish: Wish) -> Choice:
 
 
 def _choose(names: Sequence[str], wish: Wish) -> Choice:
+    if _wants_onnx(names, wish):
+        return _with_texts(onnx.choose(names, wish.named or wish.quantization, wish.where), names)
     other = tuple(suffix for suffix in wish.suffixes if suffix not in (".gguf", ".safetensors"))
     if other and not {".gguf", ".safetensors"} & set(wish.suffixes):
         return _by_suffix(names, other, wish.where)
@@ -81,6 +88,14 @@ def _choose(names: Sequence[str], wish: Wish) -> Choice:
         files = gguf.choose(names, wish.named or wish.quantization, wish.where)
         return Choice(files=files, target=files[0])
     return Choice(files=checkpoint.choose(names, wish.where), target="")
+
+
+def _wants_onnx(names: Sequence[str], wish: Wish) -> bool:
+    """Say whether an ONNX file is meant: its engine asks, or none does and there are weights of no other kind."""
+    if wish.suffixes:
+        return ".onnx" in wish.suffixes
+    others = checkpoint.has_weights(names) or any(gguf.is_gguf(name) for name in names)
+    return not others and any(onnx.is_onnx(name) for name in names)
 
 
 def _wants_gguf(names: Sequence[str], wish: Wish) -> bool:
@@ -91,6 +106,14 @@ def _wants_gguf(names: Sequence[str], wish: Wish) -> bool:
         return any(gguf.is_gguf(name) for name in names)
     asks = wish.quantization is not None and wish.quantization.lower() not in _TRANSFORMERS
     return asks and bool(gguf.models(names))
+
+
+def _with_texts(file: str, names: Sequence[str]) -> Choice:
+    """Return an ONNX file with its weights, and the text files of the model and of the folder that the file is in."""
+    folder = file[: file.rfind("/") + 1]
+    beside = [folder + name for name in checkpoint.texts(n.removeprefix(folder) for n in names if n.startswith(folder))]
+    texts = dict.fromkeys((*checkpoint.texts(names), *beside))
+    return Choice(files=(*texts, file, *onnx.data(file, names)), target=file)
 
 
 def _by_suffix(names: Sequence[str], suffixes: tuple[str, ...], where: str) -> Choice:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from host.errors import ModelFileNotFound
 from host.function import Wanted
-from host.sources import checkpoint, gguf
+from host.sources import checkpoint, gguf, onnx
 from host.sources.choice import Wish, choose, near
 
 _FILES_MAX = 5000
@@ -23,7 +23,8 @@ def open_model(path: Path, wanted: Wanted) -> Path:
         names = listing(path)
         if not names:
             raise ModelFileNotFound(f"`{wanted.model}` is an empty folder", param="model")
-        if not (wanted.suffixes or checkpoint.has_weights(names) or any(gguf.is_gguf(name) for name in names)):
+        served = checkpoint.has_weights(names) or any(gguf.is_gguf(name) or onnx.is_onnx(name) for name in names)
+        if not (wanted.suffixes or served):
             return path
         target = choose(names, wish).target
         return path / target if target else path

@@ -6,6 +6,7 @@ A cross-encoder's pooler is kept as the dense layer of its classifier, which is 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +44,23 @@ _FILE_TYPES = {
 
 
 def convert(
-    folder: Path, target: Path, kind: str = "f32", pooling: str | None = "mean", *, pooler: bool = True
+    folder: Path,
+    target: Path,
+    kind: str = "f32",
+    pooling: str | None = "mean",
+    *,
+    pooler: bool = True,
+    labels: Sequence[str] = (),
 ) -> Path:
     """Write the folder's weights and vocabulary to `target` as `f32`, `f16` or `q8_0`, and return it.
 
-    `pooling` is `mean`, `cls`, `last` or `rank`; None leaves it out of the file.
+    `pooling` is `mean`, `cls`, `last` or `rank`; None leaves it out of the file. `labels` are a classifier's.
     """
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(target, "bert")
     _describe(writer, config, kind, pooling)
+    if labels:
+        writer.add_classifier_output_labels(labels)
     _vocabulary(writer, folder)
     for name, tensor in load_file(folder / "model.safetensors").items():
         stem, _, part = name.removeprefix("bert.").rpartition(".")

@@ -40,8 +40,20 @@ def random() -> Any:
     return model
 
 
-def convert(model: Any, target: Path, pooling: str | None = "last") -> Path:
-    """Write the model with a vocabulary of bytes, `<s>`, `</s>` and two more, in fp32."""
+def convert(
+    model: Any,
+    target: Path,
+    pooling: str | None = "last",
+    *,
+    head: torch.Tensor | None = None,
+    labels: list[str] | None = None,
+    template: str | None = None,
+    output: torch.Tensor | None = None,
+) -> Path:
+    """Write the model with a vocabulary of bytes, `<s>`, `</s>` and two more, in fp32.
+
+    `head` (labels, hidden) is what a reranker has, `template` its prompt for pairs; `output` is a head for words.
+    """
     config = model.config
     writer = gguf.GGUFWriter(target, "qwen3")
     writer.add_context_length(config.max_position_embeddings)
@@ -57,8 +69,15 @@ def convert(model: Any, target: Path, pooling: str | None = "last") -> Path:
     if pooling is not None:
         writer.add_pooling_type(gguf.PoolingType[pooling.upper()])
     _vocabulary(writer)
+    if labels is not None:
+        writer.add_classifier_output_labels(labels)
+    if template is not None:
+        writer.add_chat_template([{"name": "rerank", "template": template}])
     for name, tensor in model.state_dict().items():
         writer.add_tensor(_renamed(name), tensor.float().numpy())
+    for name, extra in (("cls.output", head), ("output", output)):
+        if extra is not None:
+            writer.add_tensor(f"{name}.weight", extra.float().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -108,7 +108,7 @@ def test_a_repository_of_onnx_alone(wish: Wish, target: str) -> None:
         (["model.safetensors"], Wish(where="r"), ""),
         (["model.safetensors"], Wish(where="r", quantization="int8"), ""),
         (["model.safetensors"], ONLY, "onnx/model.onnx"),
-        (["model.safetensors"], Wish(where="r", named="q4"), "onnx/model_q4.onnx"),
+        (["model.safetensors"], Wish(where="r", suffixes=(".onnx",), named="q4"), "onnx/model_q4.onnx"),
         (["m-Q4_K_M.gguf"], Wish(where="r"), "m-Q4_K_M.gguf"),
         (["m-Q4_K_M.gguf"], ONLY, "onnx/model.onnx"),
     ],

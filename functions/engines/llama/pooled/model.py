@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.batcher import Batcher
-from functions.engines.batching.item import Ids, Item, size
+from functions.engines.batching.item import Item, size
 from functions.engines.llama import devices
 from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
@@ -23,7 +23,6 @@ from functions.engines.llama.pooled.context import PooledContext, look
 from functions.engines.llama.pooled.plan import Purpose
 from functions.engines.llama.pooled.pooling import Pooling, choose
 from functions.engines.llama.pooled.words import Words
-from host.errors import InputTooLong
 from host.function import Load, Plan, Progress
 
 Row = npt.NDArray[np.float32]
@@ -42,7 +41,9 @@ class PooledModel:
         self.longest = longest
         """Tokens of one input, special ones included."""
         template = lib.llama_model_chat_template(model.handle, b"rerank") if pooling.kind == "rank" else None
-        self.words = Words(model.vocabulary, template.decode("utf-8", "replace") if template else None)
+        self.template = template.decode("utf-8", "replace") if template else None
+        """The file's own prompt for pairs, with `{query}` and `{document}` in it."""
+        self.words = Words(model.vocabulary)
         self._context = context
         self._batcher: Batcher[Item, Row] = Batcher(self._compute, size, budget=batch, overhead=None, most=context.most)
 
@@ -77,18 +78,6 @@ class PooledModel:
         """
         return await self._batcher.run(items)
 
-    async def scores(self, query: str, documents: Sequence[str], *, truncate: bool = False) -> tuple[list[float], int]:
-        """Return how well each document answers the query, as the model's first logit, and the tokens of all pairs.
-
-        Raises `InputTooLong` for a pair that is longer than `longest` tokens, unless `truncate` cuts its document; and
-        for a query that leaves no room for any.
-        """
-        pairs = await self.words.pairs(query, documents, self.longest if truncate else None)
-        for at, ids in enumerate(pairs):
-            self._check(ids, at)
-        rows = await self.rows([Item(ids=ids) for ids in pairs])
-        return [float(row[0]) for row in rows], sum(map(len, pairs))
-
     def close(self) -> None:
         """End the threads and free everything."""
         self._context.abort()
@@ -99,12 +88,3 @@ class PooledModel:
 
     def _compute(self, items: Sequence[Item]) -> list[Row]:
         return list(self._context.compute([item.ids for item in items]))
-
-    def _check(self, ids: Ids, at: int) -> None:
-        if len(ids) > self.longest:
-            raise InputTooLong(
-                f"documents[{at}] is too large: with the query it has {len(ids)} tokens, "
-                f"the model takes {self.longest}",
-                param=f"documents[{at}]",
-                extra={"n_prompt_tokens": len(ids), "n_ctx": self.longest},
-            )

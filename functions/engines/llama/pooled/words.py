@@ -6,13 +6,12 @@ Ids come uncut, with the special tokens that the vocabulary adds to a text, or p
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import numpy as np
-
-from functions.engines.batching.item import Frame, Ids
+from functions.engines.batching.item import Frame, Ids, PairFrame
 from functions.engines.llama.library import lib
 from functions.engines.llama.vocabulary import Vocabulary
 
@@ -20,14 +19,15 @@ A = TypeVar("A")
 
 _SLICE = 64
 """Texts encoded in one go, so that a request of thousands lets others in between."""
+_SPELLED = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
+"""How vocabularies spell special tokens."""
 _WORDPIECE, _UNIGRAM = lib.LLAMA_VOCAB_TYPE_WPM, lib.LLAMA_VOCAB_TYPE_UGM
 
 
 class Words(Frame):
     """A vocabulary's way with whole texts."""
 
-    def __init__(self, vocabulary: Vocabulary, template: str | None = None) -> None:
-        """`template` is the file's own prompt for pairs, with `{query}` and `{document}` in it."""
+    def __init__(self, vocabulary: Vocabulary) -> None:
         around = Frame.around(
             vocabulary.tokenize("a", special=False), vocabulary.tokenize("a", special=False, frame=True)
         )
@@ -35,29 +35,22 @@ class Words(Frame):
         self.vocabulary = vocabulary.size
         """Number of token ids."""
         self._vocabulary = vocabulary
-        self._pair = self._templated(template) if template else self._plain()
+        self.pair = PairFrame(*self._plain())
+        """How two texts become one input where the file has no prompt of its own for them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
         return await self._sliced(texts, lambda text: self.frame(self.bare(text)))
 
-    async def pairs(self, query: str, documents: Sequence[str], limit: int | None = None) -> list[Ids]:
-        """Return the ids of the query with each document; what is longer than `limit` loses the document's end."""
-        before, between, after = self._pair
-        head = [*before, *self.bare(query), *between]
-
-        def joined(document: str) -> Ids:
-            ids = self.bare(document)
-            if limit is not None:
-                ids = ids[: max(0, limit - len(head) - len(after))]
-            return np.array([*head, *ids, *after], dtype=np.int32)
-
-        return await self._sliced(documents, joined)
-
     def bare(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens, and none for what is spelled like them."""
         return self._vocabulary.tokenize(text, special=False)
+
+    def special(self, template: str) -> dict[str, int]:
+        """Return the special tokens that a template names, `<|im_end|>`, with their ids."""
+        found = {word: self._vocabulary.tokenize(word, special=True) for word in set(_SPELLED.findall(template))}
+        return {word: ids[0] for word, ids in found.items() if len(ids) == 1}
 
     def close(self) -> None:
         """Stop the thread."""
@@ -86,10 +79,3 @@ class Words(Frame):
         elif words.kind == _UNIGRAM and len(between) == 1:
             between = self.suffix * 2  # files older than the flag for separators
         return self.prefix, between, self.suffix
-
-    def _templated(self, template: str) -> tuple[list[int], list[int], list[int]]:
-        """Return the same from a template, in which special tokens are meant as such."""
-        before, _, rest = template.partition("{query}")
-        between, _, after = rest.partition("{document}")
-        found = [self._vocabulary.tokenize(part, special=True) if part else [] for part in (before, between, after)]
-        return found[0], found[1], found[2]

@@ -20,7 +20,7 @@ from functions.engines.batching.item import Item
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.plan import Purpose
-from host.errors import ContextLengthExceeded, InputTooLong, LoadFailed
+from host.errors import LoadFailed
 from host.function import Load
 from host.manifest import Manifest
 
@@ -91,9 +91,16 @@ def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float],
     return found, tokens
 
 
+async def scores(model: PooledModel, query: str, documents: list[str]) -> tuple[list[float], int]:
+    """The rank of each document behind the query, and the tokens of all pairs."""
+    words = model.words
+    items = [words.pair.item(words.bare(query), words.bare(document)) for document in documents]
+    return [float(row[0]) for row in await model.rows(items)], sum(len(item.ids) for item in items)
+
+
 async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
     query, documents = "the light of winter", texts(40)
-    found, tokens = await ranker.scores(query, documents)
+    found, tokens = await scores(ranker, query, documents)
     expected, counted = direct(folder, query, documents)
     assert tokens == counted
     assert np.allclose(found, expected, atol=2e-3)
@@ -104,7 +111,7 @@ async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Pat
 async def test_the_head_matters(open_: Opener, folder: Path) -> None:
     """What llama.cpp's converter drops, the pooler, is what makes the scores right."""
     path = convert(folder, folder.parent / "headless.gguf", pooling="rank", pooler=False)
-    found, _ = await open_(path, "scores").scores("the light of winter", texts(8))
+    found, _ = await scores(open_(path, "scores"), "the light of winter", texts(8))
     expected, _ = direct(folder, "the light of winter", texts(8))
     assert not np.allclose(found, expected, atol=0.05)
 
@@ -112,23 +119,10 @@ async def test_the_head_matters(open_: Opener, folder: Path) -> None:
 async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None:
     documents = texts(12)
     before = ranker._batcher.batches
-    answers = await asyncio.gather(*(ranker.scores(query, documents) for query in WORDS[:8]))
+    answers = await asyncio.gather(*(scores(ranker, query, documents) for query in WORDS[:8]))
     assert ranker._batcher.batches - before < 8
     for query, (found, _) in zip(WORDS[:8], answers, strict=True):
         assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
-
-
-async def test_a_pair_that_is_too_long(ranker: PooledModel) -> None:
-    documents = ["river", " ".join(["river"] * 200)]
-    with pytest.raises(InputTooLong, match="205 tokens, the model takes 96") as caught:
-        await ranker.scores("the light", documents)
-    assert caught.value.param == "documents[1]"
-    assert isinstance(caught.value, ContextLengthExceeded | InputTooLong)
-    found, tokens = await ranker.scores("the light", documents, truncate=True)
-    shorter, _ = await ranker.scores("the light", ["river", " ".join(["river"] * 91)])
-    assert tokens == 6 + 96 and np.allclose(found, shorter, atol=1e-3)
-    with pytest.raises(InputTooLong):
-        await ranker.scores(" ".join(["light"] * 100), ["river"], truncate=True)
 
 
 def test_segments_are_told_of(folder: Path) -> None:

@@ -1,0 +1,133 @@
+"""A loaded ONNX graph: tokenised items in, padded arrays through the session, one output and the mask out.
+
+It pads and runs; what becomes of the output (labels, pooling) is the task's own. Its numbers are numpy's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from functions.engines.batching.item import Item
+from functions.engines.onnx.files import Files
+from functions.engines.onnx.library import onnxruntime, ran_out, reason
+from functions.engines.onnx.options import OnnxOptions
+from host.errors import LoadFailed, OutOfMemory
+from host.function import Load, Progress
+
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.int64]
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+Integer = type[np.int64] | type[np.int32]
+
+_INTEGERS: dict[str, Integer] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_LEVELS = {"all": "ORT_ENABLE_ALL", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"}
+_FATAL = 4
+
+
+class Encoder:
+    """A session. `forward` runs in the compute thread only."""
+
+    def __init__(self, session: Any, pad: int, name: str) -> None:
+        self._session = session
+        self._pad = pad
+        self._name = name
+        self._inputs = {given.name: _checked(given, name) for given in session.get_inputs()}
+        if "input_ids" not in self._inputs:
+            raise LoadFailed(f"{name} has no input `input_ids`: it is no graph of a text encoder")
+        self.outputs: dict[str, int] = {made.name: len(made.shape or ()) for made in session.get_outputs()}
+        """Name -> number of dimensions, in the graph's order."""
+
+    def output(self, names: Sequence[str], rank: int) -> str:
+        """Return the first output that is called as one of `names`, else the first one with so many dimensions.
+
+        Raises `LoadFailed` that tells what there is.
+        """
+        named = next((name for name in names if self.outputs.get(name, 0) in (0, rank) and name in self.outputs), None)
+        found = named or next((name for name, count in self.outputs.items() if count == rank), None)
+        if found is None:
+            there = ", ".join(f"{name} ({count} dimensions)" for name, count in self.outputs.items())
+            raise LoadFailed(f"{self._name} has no output of {rank} dimensions such as {names[0]}; it gives {there}")
+        return found
+
+    def forward(self, items: Sequence[Item], output: str) -> tuple[Floats, Mask]:
+        """Return the output in fp32 and the mask, (items, tokens) of 0 and 1; padding is on the right."""
+        ids, mask, types = _padded(items, self._pad)
+        filled = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        if "position_ids" in self._inputs:
+            filled["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        given = {name: np.ascontiguousarray(filled[name], dtype=kind) for name, kind in self._inputs.items()}
+        (found,) = self._session.run([output], given)
+        return np.asarray(found, dtype=np.float32), mask
+
+
+def load(load_: Load, options: OnnxOptions, files: Files, progress: Progress) -> Encoder:
+    """Open the graph; raises `LoadFailed` for what ONNX Runtime cannot run, and `OutOfMemory`."""
+    total = sum(files.sizes())
+    progress("weights", 0, total)
+    pad = files.folder.config().get("pad_token_id")
+    try:
+        session = onnxruntime.InferenceSession(
+            str(files.file), settings(options, load_.threads), providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        if ran_out(error):
+            raise OutOfMemory("memory ran out while the weights were loaded") from error
+        raise LoadFailed(f"{files.file.name} cannot be loaded: {reason(error)}") from error
+    _give_back()
+    progress("weights", total, total)
+    return Encoder(session, 0 if pad is None else int(pad), files.file.name)
+
+
+def settings(options: OnnxOptions, threads: int) -> Any:
+    """Return how a session runs: on so many threads, which sleep while there is nothing to do."""
+    made = onnxruntime.SessionOptions()
+    made.intra_op_num_threads = threads
+    made.inter_op_num_threads = 1
+    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[options.optimization])
+    made.log_severity_level = _FATAL
+    # Threads that spin while they wait take the cores of other workers.
+    made.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # A plan of the memory is kept for each shape that was ever computed, and here every batch has another one.
+    made.enable_mem_pattern = False
+    return made
+
+
+def _give_back() -> None:
+    """Have the C library return what reading the graph took: it would keep half as much again as the weights."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _checked(given: Any, name: str) -> Integer:
+    """Return the type of an input's numbers; raises `LoadFailed` for one that cannot be filled."""
+    if given.name not in _INPUTS:
+        raise LoadFailed(f"{name} asks for an input {given.name!r}; those that can be given are {', '.join(_INPUTS)}")
+    if given.type not in _INTEGERS:
+        raise LoadFailed(f"{name} takes {given.name} as {given.type}, expected int64 or int32")
+    if len(given.shape) != 2 or any(isinstance(size, int) for size in given.shape):
+        raise LoadFailed(
+            f"{name} takes {given.name} only as {given.shape}: export it with any number of inputs and of tokens"
+        )
+    return _INTEGERS[given.type]
+
+
+def _padded(items: Sequence[Item], pad: int) -> tuple[Mask, Mask, Mask]:
+    """Return ids, mask and segments, each (items, tokens of the longest one)."""
+    shape = (len(items), max(len(item.ids) for item in items))
+    ids, mask, types = np.full(shape, pad, dtype=np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for row, item in enumerate(items):
+        count = len(item.ids)
+        ids[row, :count] = item.ids
+        mask[row, :count] = 1
+        if item.types is not None:
+            types[row, :count] = item.types
+    return ids, mask, types

@@ -1,0 +1,9 @@
+"""What a worker would import anyway, imported once into the forkserver: no thread is started, no device touched."""
+
+from __future__ import annotations
+
+import tokenizers
+
+from functions.engines.onnx.library import onnxruntime
+
+__all__ = ("onnxruntime", "tokenizers")

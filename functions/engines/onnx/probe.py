@@ -1,0 +1,25 @@
+"""A first batch, computed while loading: a graph that cannot serve is found out before anybody asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from functions.engines.batching.item import Item
+from functions.engines.onnx.library import ran_out, reason
+from functions.engines.transformers.tokenizer import Tokenizer
+from host.errors import LoadFailed, OutOfMemory
+
+R = TypeVar("R")
+
+
+def probe(compute: Callable[[Sequence[Item]], Sequence[R]], tokens: Tokenizer, file: str) -> Sequence[R]:
+    """Return what becomes of two inputs of different lengths; raises `LoadFailed` and `OutOfMemory`."""
+    words = tokens.bare("a b") or [0]
+    items = [Item(ids=tokens.frame([*words, *words])), Item(ids=tokens.frame(words))]
+    try:
+        return compute(items)
+    except Exception as error:
+        if ran_out(error):
+            raise OutOfMemory("memory ran out while first inputs were computed") from error
+        raise LoadFailed(f"{file} cannot compute first inputs: {reason(error)}") from error

@@ -1,0 +1,155 @@
+"""The request as clients of Cohere, Jina, Voyage and TEI send it: one Struct, checked, then a `RerankRequest`.
+
+It knows no model. What is wrong is told with the client's own name for it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from functions.rerank import documents
+from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
+from host.errors import InvalidRequest, UnsupportedParameter
+
+Documents = Annotated[
+    list[Any],
+    msgspec.Meta(
+        description="Texts, or objects with a field `text` or the `rank_fields`.",
+        extra_json_schema={"items": {"type": ["string", "object"]}},
+    ),
+]
+"""Items are checked in `functions.rerank.documents`, which can say which one is wrong."""
+
+
+class RerankBody(msgspec.Struct, kw_only=True, frozen=True):
+    """The body of `POST /v1/rerank`. `null` is the same as absent, and unknown fields are ignored."""
+
+    model: str | None = None
+    """The manifest's name or an alias of it; may be left out where one reranker is served."""
+    query: str
+    documents: Documents | None = None
+    """What to rank, at most 10,000."""
+    texts: Documents | None = None
+    """The same at TEI, whose clients get a bare list."""
+    top_n: int | None = None
+    """Return the best so many; default: all."""
+    top_k: int | None = None
+    """The same at Voyage, whose clients get documents as plain texts."""
+    return_documents: bool | None = None
+    """Return documents beside their scores; default: true, but false at `/v2/rerank` and for TEI."""
+    return_text: bool | None = None
+    """The same at TEI."""
+    rank_fields: list[str] | None = None
+    """The fields of objects that are read, in this order; default: `text`."""
+    max_tokens_per_doc: int | None = None
+    """Read so many tokens of each document."""
+    max_chunks_per_doc: int | None = None
+    """Read over-long documents in up to so many pieces; a document's score is its best piece's."""
+    truncate: bool | None = None
+    """Cut over-long documents instead of refusing them; default: what the manifest's `options.truncate` says."""
+    truncation: bool | None = None
+    """The same at Voyage."""
+    raw_scores: bool | None = None
+    """Return logits; default: false."""
+    instruction: str | None = None
+    """What to look for, for models whose prompt has a place for it."""
+    priority: Any = None
+    """Taken and not used."""
+    truncate_prompt_tokens: Any = None
+    """Not served."""
+    truncation_side: str | None = None
+    """Only `right`, a document's end, is cut."""
+    truncation_direction: str | None = None
+    """The same at TEI."""
+    max_tokens_per_query: Any = None
+    """Not served."""
+
+    @property
+    def tei(self) -> bool:
+        """Say whether a client of TEI asks."""
+        return self.texts is not None
+
+    @property
+    def voyage(self) -> bool:
+        """Say whether a client of Voyage asks."""
+        return self.top_k is not None or self.truncation is not None
+
+    @property
+    def given(self) -> list[Any]:
+        """The documents as they were sent."""
+        return self.texts if self.texts is not None else self.documents or []
+
+    @property
+    def most(self) -> int:
+        """How many results are wanted."""
+        wanted = self.top_n if self.top_n is not None else self.top_k
+        return len(self.given) if wanted is None else min(wanted, len(self.given))
+
+
+def asked(body: RerankBody, *, cohere2: bool) -> RerankRequest:
+    """Return what a model is asked; raises `InvalidRequest`. `cohere2` is for a request to `/v2/rerank`."""
+    _check(body)
+    field = "texts" if body.tei else "documents"
+    truncate = body.truncate if body.truncate is not None else body.truncation
+    if truncate is None and cohere2 and body.max_chunks_per_doc is None:
+        truncate = True  # what that endpoint is documented to do; the answer's `meta.warnings` tells of it
+    request = RerankRequest(
+        model=body.model or "",
+        query=body.query,
+        documents=documents.texts(body.given, body.rank_fields, field),
+        field=field,
+        instruction=body.instruction,
+        truncate=truncate,
+        max_tokens_per_doc=body.max_tokens_per_doc,
+        max_chunks_per_doc=body.max_chunks_per_doc,
+        raw_scores=bool(body.raw_scores),
+    )
+    check(request)
+    return request
+
+
+def check(request: RerankRequest) -> None:
+    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
+    field = request.field
+    if not request.query.strip():
+        raise InvalidRequest("query is empty", param="query")
+    if not request.documents:
+        raise InvalidRequest(f"{field} is an empty list: send at least one document", param=field)
+    if len(request.documents) > DOCUMENTS_MAX:
+        count = len(request.documents)
+        raise InvalidRequest(f"{field} has {count} items, at most {DOCUMENTS_MAX} are taken at once", param=field)
+    for name in ("max_tokens_per_doc", "max_chunks_per_doc"):
+        number = getattr(request, name)
+        if number is not None and number < 1:
+            raise InvalidRequest(f"{name} must be at least 1, got {number}", param=name)
+    for at, text in enumerate(request.documents):
+        if not text.strip():
+            raise InvalidRequest(f"{field}[{at}] is empty", param=f"{field}[{at}]")
+
+
+def _check(body: RerankBody) -> None:
+    if body.documents is None and body.texts is None:
+        raise InvalidRequest("documents is missing: a list of texts or objects", param="documents")
+    _one_of(body, "documents", "texts")
+    _one_of(body, "top_n", "top_k")
+    _one_of(body, "truncate", "truncation")
+    for name in ("top_n", "top_k"):
+        number = getattr(body, name)
+        if number is not None and number < 1:
+            raise InvalidRequest(f"{name} must be at least 1, got {number}", param=name)
+    for name in ("truncate_prompt_tokens", "max_tokens_per_query"):
+        if getattr(body, name) is not None:
+            raise UnsupportedParameter(
+                f"{name} is not served: documents are cut by truncate and max_tokens_per_doc", param=name
+            )
+    for name in ("truncation_side", "truncation_direction"):
+        side = getattr(body, name)
+        if side is not None and side.lower() != "right":
+            raise UnsupportedParameter(f"{name} must be 'right': only a document's end is cut", param=name)
+
+
+def _one_of(body: RerankBody, first: str, second: str) -> None:
+    if getattr(body, first) is not None and getattr(body, second) is not None:
+        raise InvalidRequest(f"send {first} or {second}, not both", param=second)

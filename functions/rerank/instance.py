@@ -1,0 +1,56 @@
+"""A loaded reranker, whatever scores and whatever engine computes: requests in, scores out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+import msgspec
+
+from functions.rerank import selftest
+from functions.rerank.api import RerankRequest, Scores
+from functions.rerank.options import RerankOptions
+from functions.rerank.ranking import rank
+from functions.rerank.scorer import Scorer
+from host.function import Facts, Instance, Load, Plan
+
+_CAPACITY = 256
+"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+
+
+class RerankInstance(Instance):
+    """What the engines' own classes, which plan and load, have in common."""
+
+    def __init__(self, plan: Plan, scorer: Scorer, options: RerankOptions) -> None:
+        self._plan = plan
+        self._scorer = scorer
+        self._knobs = options
+
+    @classmethod
+    def checked(cls, plan: Plan, scorer: Scorer, options: RerankOptions) -> Self:
+        """Return the instance after its self-test; raises `LoadFailed`, with the scorer closed. Blocking code."""
+        if options.self_test:
+            try:
+                asyncio.run(selftest.look(scorer, options))
+            except BaseException:
+                scorer.close()
+                raise
+        return cls(plan, scorer, options)
+
+    async def answer(self, request: RerankRequest) -> Scores:
+        """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong`, naming the field and its index."""
+        return await rank(self._scorer, request, self._knobs)
+
+    def facts(self) -> Facts:
+        """Return what was chosen."""
+        detail = {"self_test": self._knobs.self_test} | self._scorer.detail()
+        return Facts(capacity=_CAPACITY, context=self._scorer.longest, detail=detail)
+
+    def close(self) -> None:
+        """End the threads and free the model."""
+        self._scorer.close()
+
+
+def knobs(load: Load) -> RerankOptions:
+    """Return what the manifest's options say to this function."""
+    return msgspec.msgpack.decode(load.function_options, type=RerankOptions)

@@ -1,0 +1,153 @@
+"""Rerankers on llama.cpp: files made to rank, language models asked for yes or no, and embedders by their cosine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import msgspec
+
+from functions.engines.batching.item import Ids
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.pooled import plan as pooled
+from functions.engines.llama.pooled.model import PooledModel
+from functions.engines.llama.pooled.pooling import NUMBERS, Nature
+from functions.engines.llama.pooled.scales import PooledScales
+from functions.engines.llama.pooled.words import Words
+from functions.engines.llama.scoring.branch import Branch
+from functions.engines.llama.scoring.model import ScoringModel
+from functions.rerank.cosine import CosineScorer
+from functions.rerank.crossing import CrossScorer
+from functions.rerank.instance import RerankInstance, knobs
+from functions.rerank.options import RerankOptions
+from functions.rerank.prompt import Prompt, known
+from functions.rerank.ranks import Ranks, judge
+from functions.rerank.scorer import Scorer
+from functions.rerank.yes_no import YesNoScorer, token
+from host.errors import ColdframeError, LoadFailed
+from host.function import Load, Plan, Progress
+
+Method = Literal["cross_encoder", "yes_no", "cosine"]
+
+
+class LlamaRerank(RerankInstance):
+    """A reranker of a GGUF file."""
+
+    @classmethod
+    def plan(cls, load: Load) -> Plan:
+        """Weigh the file; raises `LoadFailed` for one that ranks nothing."""
+        method, why = choose(load)
+        if method == "yes_no":
+            plan = ScoringModel.plan(load)
+        else:
+            plan = pooled.make(load, "scores" if method == "cross_encoder" else "vectors")
+        return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load vocabulary and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
+        method, _ = choose(load)
+        make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
+        return cls.checked(plan, make(load, plan, progress, knobs(load)), knobs(load))
+
+
+def choose(load: Load) -> tuple[Method, str]:
+    """Return how the file's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
+    wanted = knobs(load).method
+    if wanted != "auto":
+        return wanted, "the manifest's options"
+    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    scales = PooledScales(load.path, options)
+    try:
+        nature: Nature = scales.nature()
+    finally:
+        scales.close()
+    if options.pooling == "rank":
+        return "cross_encoder", "options.pooling"
+    if options.pooling == "auto" and nature.stated == NUMBERS["rank"]:
+        return "cross_encoder", "the file's pooling is rank"
+    if options.pooling == "auto" and nature.causal and nature.stated not in NUMBERS.values():
+        return "yes_no", "the file is a language model and names no pooling"
+    raise LoadFailed(
+        "this file embeds texts and has no head that scores pairs; "
+        "options.method: cosine ranks by the cosine of its vectors"
+    )
+
+
+def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    model = PooledModel.load(load, plan, progress, "scores")
+    try:
+        ranks = Ranks(model)
+        template = own.prompt or model.template
+        prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
+        return CrossScorer(ranks, judge(ranks, own), prompt)
+    except BaseException:
+        model.close()
+        raise
+
+
+def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    model = ScoringModel.load(load, plan, progress)
+    words = Words(model.words)
+    try:
+        kind = model.model.metadata("general.architecture") or ""
+        template = own.prompt or known(kind, words.special("<|im_start|><|im_end|>"))
+        if template is None:
+            raise LoadFailed(
+                f"how a {kind} model is asked for yes or no is not known: set options.prompt, "
+                "with {query} and {document} in it",
+                param="options.prompt",
+            )
+        prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
+        prompt = Prompt(template, words.special(template), words.bare, prefix)
+        answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")
+        return YesNoScorer(_Odds(model, *answers), words, prompt, model.longest - 1)
+    except BaseException:
+        words.close()
+        model.close()
+        raise
+
+
+class _Odds:
+    """See `functions.rerank.yes_no.Answers`."""
+
+    def __init__(self, model: ScoringModel, yes: int, no: int) -> None:
+        self._model = model
+        self._answers = [[yes], [no]]
+
+    @property
+    def shares(self) -> bool:
+        return self._model.reuses
+
+    async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
+        found = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
+        odds = [float(logs[0] - logs[1]) for logs in found.logs]
+        if not all(map(math.isfinite, odds)):
+            raise ColdframeError("the model gave numbers that are not finite")
+        return odds
+
+    def detail(self) -> dict[str, Any]:
+        return {"description": self._model.model.description()}
+
+    def close(self) -> None:
+        self._model.close()
+
+
+def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    model = PooledModel.load(load, plan, progress, "vectors")
+    detail = {
+        "dimension": model.size,
+        "pooling": [model.pooling.kind],
+        "prompts": sorted(own.prompts),
+        "description": model.model.description(),
+    }
+    return CosineScorer(
+        model.rows,
+        model.words,
+        longest=model.longest,
+        prompts=own.prompts,
+        default=None,
+        detail=detail,
+        close=model.close,
+    )

@@ -1,0 +1,88 @@
+"""A request on its way through a scorer: documents cut or taken apart to fit beside the query, and a score for each.
+
+A document's score is its best piece's. It knows tokens and marks, and no engine.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from functions.engines.batching.item import Ids
+from functions.engines.batching.windows import windows
+from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
+from functions.rerank.body import check
+from functions.rerank.options import RerankOptions
+from functions.rerank.scorer import Reading, Scorer
+from host.errors import InputTooLong, InvalidRequest
+from host.function import Usage
+
+_OVERLAP = 8
+"""Pieces share an eighth of their length, so that what answers is not torn apart by a seam."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Some of a document."""
+
+    document: int
+    ids: Ids
+
+
+async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> Scores:
+    """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong` that name the field and its index."""
+    check(request)
+    instruction = request.instruction if request.instruction is not None else knobs.instruction
+    reading = await scorer.read(request.query, request.documents, instruction)
+    if reading.room < 1:
+        raise InputTooLong(
+            f"query is too large: {reading.frame} tokens are read with each document, the model takes {scorer.longest}",
+            param="query",
+            extra={"n_prompt_tokens": reading.frame, "n_ctx": scorer.longest},
+        )
+    pieces, cut = _pieces(reading, request, knobs, scorer.longest)
+    marks = await scorer.marks(reading, [piece.ids for piece in pieces])
+    scores = [float("-inf")] * len(request.documents)
+    for piece, mark in zip(pieces, marks, strict=True):
+        scores[piece.document] = max(scores[piece.document], mark.logit if request.raw_scores else mark.score)
+    return Scores(scores=scores, cut=cut, longest=scorer.longest, usage=_usage(reading, pieces))
+
+
+def _pieces(
+    reading: Reading, request: RerankRequest, knobs: RerankOptions, longest: int
+) -> tuple[list[Piece], list[int]]:
+    """Return the pieces in the documents' order, and the documents whose end is in none."""
+    truncate = knobs.truncate if request.truncate is None else request.truncate
+    chunks = request.max_chunks_per_doc if request.max_chunks_per_doc is not None else knobs.chunks
+    found: list[Piece] = []
+    cut: list[int] = []
+    for at, ids in enumerate(reading.parts):
+        limit = min(reading.room, request.max_tokens_per_doc or reading.room)
+        spans = windows(len(ids), limit, limit // _OVERLAP) if chunks else [(0, len(ids))]
+        if not chunks and len(ids) > limit:
+            if limit == reading.room and not truncate:
+                raise _too_long(f"{request.field}[{at}]", reading.frame + len(ids), longest)
+            spans = [(0, limit)]
+        spans = spans[: chunks or 1]
+        if spans[-1][1] < len(ids):
+            cut.append(at)
+        found += [Piece(at, ids[begin:end]) for begin, end in spans]
+    if len(found) > max(DOCUMENTS_MAX, len(reading.parts)):
+        raise InvalidRequest(
+            f"{request.field} come to {len(found)} pieces, at most {DOCUMENTS_MAX} are read at once: "
+            "send fewer documents, or a smaller max_chunks_per_doc",
+            param="max_chunks_per_doc",
+        )
+    return found, cut
+
+
+def _too_long(place: str, tokens: int, longest: int) -> InputTooLong:
+    return InputTooLong(
+        f"{place} is too large: with the query it has {tokens} tokens, the model takes {longest}; "
+        "send truncate: true to have it cut, or max_chunks_per_doc to have it read in pieces",
+        param=place,
+        extra={"n_prompt_tokens": tokens, "n_ctx": longest},
+    )
+
+
+def _usage(reading: Reading, pieces: list[Piece]) -> Usage:
+    tokens = sum(reading.frame + len(piece.ids) for piece in pieces)
+    return Usage(prompt_tokens=tokens, cached_tokens=max(0, len(pieces) - 1) * reading.once)

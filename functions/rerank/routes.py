@@ -1,0 +1,32 @@
+"""The HTTP face of the rerank function: four dialects in, the JSON of each out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import Request, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody
+
+from functions.rerank.api import RERANK
+from functions.rerank.body import RerankBody, asked
+from functions.rerank.render import RerankAnswer, render
+from host.http import HostDependency
+from host.http.response import JsonResponse
+
+_COHERE2 = "/v2/rerank"
+
+
+@post(
+    ["/v1/rerank", "/rerank", _COHERE2],
+    status_code=200,
+    summary="Rank documents by how well they answer a query",
+    tags=["rerank"],
+    responses={200: ResponseSpec(RerankAnswer, generate_examples=False, description="Best first")},
+)
+async def rerank(data: JSONBody[RerankBody], request: Request[Any, Any, Any], host: HostDependency) -> JsonResponse:
+    """Return the documents' places in the request with their scores, best first."""
+    cohere2 = request.scope["path"].rstrip("/") == _COHERE2
+    question = asked(data, cohere2=cohere2)
+    found = await host.call(question.model, RERANK, question)
+    return JsonResponse(render(data, found, cohere2=cohere2))

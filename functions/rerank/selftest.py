@@ -1,0 +1,78 @@
+"""A look at a freshly loaded reranker: can it tell what answers a question from what does not?
+
+Conversions lose heads: the file loads, and every score is noise. Plain English pairs tell, far apart in meaning. It
+knows no engine, and asks as a client does.
+"""
+
+from __future__ import annotations
+
+import math
+
+from functions.rerank.api import RerankRequest
+from functions.rerank.options import RerankOptions
+from functions.rerank.ranking import rank
+from functions.rerank.scorer import Scorer
+from host.errors import ColdframeError, LoadFailed, OutOfMemory
+
+PAIRS = (
+    (
+        "What is the capital of France?",
+        "Paris is the capital and the largest city of France.",
+        "Beat the butter with the sugar, then fold in the flour and bake the cake for forty minutes.",
+    ),
+    (
+        "How do I bake a chocolate cake?",
+        "Mix flour, sugar, cocoa and eggs, pour the batter into a tin and bake the chocolate cake in a hot oven.",
+        "The stock exchange closed lower on Tuesday after the central bank raised its interest rate.",
+    ),
+    (
+        "Why is the sky blue?",
+        "The sky is blue because air scatters the blue light of the sun more than the red light.",
+        "The goalkeeper saved a penalty in the last minute of the football match.",
+    ),
+    (
+        "How many legs does a spider have?",
+        "A spider has eight legs, while insects have six.",
+        "Passengers must fasten their seat belts before the aircraft takes off.",
+    ),
+    (
+        "Who wrote Romeo and Juliet?",
+        "Romeo and Juliet is a tragedy written by William Shakespeare.",
+        "Change the oil of the engine every ten thousand kilometres.",
+    ),
+)
+"""Query, a document that answers it, one that does not."""
+
+_HINT = "; options.self_test: false serves it all the same, as for a model that does not read English"
+
+
+async def look(scorer: Scorer, knobs: RerankOptions) -> None:
+    """Raise `LoadFailed` with the reason where scores are no use: not finite, all the same, or the wrong way round."""
+    found: list[tuple[float, float]] = []
+    for question in PAIRS:
+        found.append(await _scores(scorer, knobs, *question))
+    every = [score for pair in found for score in pair]
+    if not all(map(math.isfinite, every)):
+        raise LoadFailed(f"the self-test of the reranker gave scores that are not finite: the file is broken{_HINT}")
+    if max(every) - min(every) < 1e-6 * max(1.0, abs(max(every))):
+        raise LoadFailed(
+            "the self-test of the reranker gave the same score to everything: its head was lost in conversion, "
+            f"or is not trained{_HINT}"
+        )
+    wrong = [PAIRS[at][0] for at, (better, worse) in enumerate(found) if better <= worse]
+    if wrong:
+        raise LoadFailed(
+            f"the self-test of the reranker found {len(wrong)} of {len(PAIRS)} questions answered better by what has "
+            f"nothing to do with them ({wrong[0]!r}): its head was lost in conversion, or it is no reranker{_HINT}"
+        )
+
+
+async def _scores(scorer: Scorer, knobs: RerankOptions, query: str, right: str, wrong: str) -> tuple[float, float]:
+    request = RerankRequest(model="", query=query, documents=[right, wrong], raw_scores=True, truncate=True)
+    try:
+        better, worse = (await rank(scorer, request, knobs)).scores
+    except OutOfMemory:
+        raise
+    except ColdframeError as error:
+        raise LoadFailed(f"the self-test of the reranker failed: {error.message}{_HINT}") from error
+    return better, worse

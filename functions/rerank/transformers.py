@@ -1,0 +1,143 @@
+"""Rerankers on torch: what a model's folder is made for decides how it scores, or the manifest does."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import msgspec
+
+from functions.engines.transformers import encoder as encoders
+from functions.engines.transformers import limits, tokenizer
+from functions.engines.transformers import plan as planning
+from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.options import TransformersOptions
+from functions.engines.transformers.sentence import layout as layouts
+from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.model import SentenceModel
+from functions.engines.transformers.tokenizer import Tokenizer
+from functions.rerank.answering import Answering
+from functions.rerank.cosine import CosineScorer
+from functions.rerank.headed import prompted, scorer
+from functions.rerank.instance import RerankInstance, knobs
+from functions.rerank.options import RerankOptions
+from functions.rerank.prompt import known
+from functions.rerank.scorer import Scorer
+from functions.rerank.yes_no import YesNoScorer, token
+from host.errors import LoadFailed
+from host.function import Load, Plan, Progress
+
+Method = Literal["cross_encoder", "yes_no", "cosine"]
+
+_CAUSAL = "AutoModelForCausalLM"
+
+
+class TransformersRerank(RerankInstance):
+    """A reranker of a Transformers folder."""
+
+    @classmethod
+    def plan(cls, load: Load) -> Plan:
+        """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
+        method, why = choose(load)
+        if method == "cross_encoder":
+            plan = TransformersHeaded.plan(load)
+        elif method == "cosine":
+            plan = SentenceModel.plan(load, _layout(load))
+        else:
+            plan = _plan_yes_no(load)
+        return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load tokenizer and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
+        method, _ = choose(load)
+        make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
+        return cls.checked(plan, make(load, plan, progress, knobs(load)), knobs(load))
+
+
+def choose(load: Load) -> tuple[Method, str]:
+    """Return how the folder's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
+    wanted = knobs(load).method
+    if wanted != "auto":
+        return wanted, "the manifest's options"
+    folder = Folder(load.path)
+    kinds = [str(entry.get("type", "")).rpartition(".")[2] for entry in folder.json("modules.json") or []]
+    names = [str(name) for name in folder.config().get("architectures") or ()] if folder.has("config.json") else []
+    if "Pooling" not in kinds:
+        for name in names:
+            if name.endswith("ForSequenceClassification"):
+                return "cross_encoder", f"config.json: {name}"
+            if name.endswith("ForCausalLM"):
+                return "yes_no", f"config.json: {name}"
+    made = "modules.json: it pools tokens into vectors" if "Pooling" in kinds else f"config.json: {', '.join(names)}"
+    raise LoadFailed(
+        f"this model embeds texts and has no head that scores pairs ({made}); "
+        "options.method: cosine ranks by the cosine of its vectors"
+    )
+
+
+def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    model = TransformersHeaded.load(load, plan, progress, "sequence")
+    return scorer(model, model.tokenizer, Folder(load.path), own)
+
+
+def _plan_yes_no(load: Load) -> Plan:
+    folder = Folder(load.path)
+    longest, bound = limits.longest(folder.config(), folder.mapping("tokenizer_config.json"), load.manifest.context)
+    plan = planning.encoder(load, _engine(load), folder, longest)
+    return msgspec.structs.replace(plan, notes=(*plan.notes, f"inputs of up to {longest} tokens ({bound})"))
+
+
+def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    folder = Folder(load.path)
+    tokens = tokenizer.load(folder, load.threads)
+    kind = str(folder.config().get("model_type", ""))
+    template = own.prompt or known(kind, tokens.special())
+    if template is None:
+        raise LoadFailed(
+            f"how a {kind} model is asked for yes or no is not known: set options.prompt, "
+            "with {query} and {document} in it",
+            param="options.prompt",
+        )
+    prompt = prompted(template, tokens)
+    answers = _answers(folder, own, tokens)
+    encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL)
+    model = Answering(plan, encoder, _engine(load), *answers)
+    return YesNoScorer(model, tokens, prompt, plan.context or 0)
+
+
+def _answers(folder: Folder, own: RerankOptions, tokens: Tokenizer) -> tuple[int, int]:
+    """Return the ids of yes and no: those of sentence-transformers' LogitScore where the folder has one."""
+    for entry in folder.json("modules.json") or []:
+        if str(entry.get("type", "")).endswith(".LogitScore") and (own.yes_word, own.no_word) == ("yes", "no"):
+            stated = folder.inside(str(entry.get("path", ""))).mapping("config.json")
+            if isinstance(stated.get("true_token_id"), int) and isinstance(stated.get("false_token_id"), int):
+                return stated["true_token_id"], stated["false_token_id"]
+    return token(tokens, own.yes_word, "options.yes_word"), token(tokens, own.no_word, "options.no_word")
+
+
+def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+    layout = _layout(load)
+    if "dense" not in layout.kinds:
+        raise LoadFailed(
+            f"this model makes {' and '.join(layout.kinds)} vectors: cosine needs one vector for each text"
+        )
+    model = SentenceModel.load(load, plan, layout, progress)
+    return CosineScorer(
+        model.vectors,
+        model.tokenizer,
+        longest=model.longest,
+        prompts=model.layout.prompts,
+        default=model.layout.default_prompt,
+        detail=model.detail(),
+        close=model.close,
+    )
+
+
+def _layout(load: Load) -> Layout:
+    said = layouts.Said(pooling=_engine(load).pooling, prompts=knobs(load).prompts)
+    return layouts.read(Folder(load.path), said)
+
+
+def _engine(load: Load) -> TransformersOptions:
+    return msgspec.msgpack.decode(load.options, type=TransformersOptions)
