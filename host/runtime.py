@@ -84,9 +84,8 @@ class Runtime:
                     raise
                 log.warning("model is not here yet", name=manifest.name, reason=error.message)
             engine = self.registry.engine(manifest, function)
-        for candidate in [engine] if engine else self._engines(function):
-            if manifest.options:
-                options.read(document, candidate.options, function.options)
+        if manifest.options:
+            _check_options(document, [engine] if engine else self._engines(function), function)
         return function
 
     def _servable(self, manifest: Manifest, document: Document) -> Function:
@@ -114,8 +113,7 @@ class Runtime:
         return folder if folder.is_dir() else folder.parent
 
     def _engines(self, function: Function) -> list[Engine]:
-        engines = [self.registry.engines[name] for name in function.instances if name in self.registry.engines]
-        return engines if len(engines) == 1 else []
+        return [self.registry.engines[name] for name in function.instances if name in self.registry.engines]
 
     def _deployment(self, manifest: Manifest, function: Function) -> Deployment:
         deployment = Deployment(manifest, function, self._around, self.observe)
@@ -193,6 +191,20 @@ class Around:
     def log(self, name: str, line: str) -> None:
         """Log what a worker printed."""
         log.info("worker", name=name, line=line)
+
+
+def _check_options(document: Document, engines: list[Engine], function: Function) -> None:
+    """Raise `ManifestError` for options that suit none of the engines that may run the model, as the first tells it."""
+    refused: list[ManifestError] = []
+    for engine in engines:
+        try:
+            options.read(document, engine.options, function.options)
+        except ManifestError as error:
+            refused.append(error)
+        else:
+            return
+    if refused:
+        raise refused[0]
 
 
 async def _preload(deployment: Deployment) -> None:

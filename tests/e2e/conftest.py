@@ -177,6 +177,20 @@ def start(tmp_path):
 
 
 @pytest.fixture(scope="module")
+def launch(tmp_path_factory):
+    """Returns a starter like `start`, of hosts that all tests of a module share."""
+    hosts = []
+
+    def launch(served, **settings):
+        hosts.append(HostProcess(tmp_path_factory.mktemp("launched") / "manifests", served, **settings))
+        return hosts[-1]
+
+    yield launch
+    for host in hosts:
+        host.close()
+
+
+@pytest.fixture(scope="module")
 def host(tmp_path_factory):
     """One host for the tests of a module that leave it as it was."""
     manifests = {

@@ -1,0 +1,12 @@
+"""Classifiers on ONNX Runtime: a file whose output is one row of logits for each text."""
+
+from __future__ import annotations
+
+from functions.classify.instance import Classifier
+from functions.engines.onnx.headed import OnnxHeaded
+
+
+class OnnxClassifier(Classifier):
+    """See `functions.classify.instance`."""
+
+    engine = OnnxHeaded

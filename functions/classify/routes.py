@@ -1,0 +1,54 @@
+"""The HTTP face of classification: texts in, labels with scores out; and OpenAI's moderations. It knows no model."""
+
+from __future__ import annotations
+
+import uuid
+
+from litestar import post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody
+
+from functions.classify.api import (
+    CLASSIFY,
+    MODERATE,
+    ClassificationList,
+    ClassifyRequest,
+    ClassifyUsage,
+    ModerationList,
+    ModerationRequest,
+)
+from functions.classify.inputs import check, moderated
+from host.http import HostDependency
+from host.http.response import JsonResponse
+
+
+@post(
+    ["/v1/classify", "/classify"],
+    status_code=200,
+    summary="Classify texts",
+    tags=["classify"],
+    responses={200: ResponseSpec(ClassificationList, generate_examples=False, description="In the order of the texts")},
+)
+async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> JsonResponse:
+    """Return labels with scores for each text, in their order."""
+    check(data)
+    found = await host.call(data.model, CLASSIFY, data)
+    tokens = found.usage.prompt_tokens
+    usage = ClassifyUsage(prompt_tokens=tokens, total_tokens=tokens)
+    model = data.model or found.model
+    return JsonResponse(ClassificationList(data=found.data, total_count=len(found.data), model=model, usage=usage))
+
+
+@post(
+    ["/v1/moderations", "/moderations"],
+    status_code=200,
+    summary="Find harmful content",
+    tags=["classify"],
+    responses={200: ResponseSpec(ModerationList, generate_examples=False, description="In the order of the inputs")},
+)
+async def create_moderation(data: JSONBody[ModerationRequest], host: HostDependency) -> JsonResponse:
+    """Say of each input whether it is harmful, and by which of OpenAI's categories."""
+    moderated(data)
+    found = await host.call(data.model, MODERATE, data)
+    name = f"modr-{uuid.uuid4().hex}"
+    return JsonResponse(ModerationList(id=name, model=data.model or found.model, results=found.results))

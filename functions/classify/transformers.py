@@ -1,0 +1,12 @@
+"""Classifiers on torch: any `AutoModelForSequenceClassification` of a Hugging Face folder."""
+
+from __future__ import annotations
+
+from functions.classify.instance import Classifier
+from functions.engines.transformers.headed import TransformersHeaded
+
+
+class TransformersClassifier(Classifier):
+    """See `functions.classify.instance`."""
+
+    engine = TransformersHeaded

@@ -1,0 +1,131 @@
+"""What can be seen to be wrong with a request without its model, each with the name of the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from functions.classify.api import ClassifyRequest, ModerationRequest
+from functions.classify.inputs import check, labels, moderated, texts
+from host.errors import InvalidRequest, UnsupportedParameter
+
+
+def request(**fields: Any) -> ClassifyRequest:
+    """Return the request as it comes over the wire."""
+    return msgspec.json.decode(msgspec.json.encode({"model": "m", **fields}), type=ClassifyRequest)
+
+
+@pytest.mark.parametrize("name", ["input", "texts", "inputs"])
+@pytest.mark.parametrize("given", ["a", ["a"], ["a", "b"], ["x"] * 2048])
+def test_texts_have_three_names(name: str, given: Any) -> None:
+    made = request(**{name: given, "user": 7, "unknown": True, "labels": None})
+    check(made)
+    assert texts(made) == (name, [given] if isinstance(given, str) else given)
+
+
+@pytest.mark.parametrize("name", ["input", "texts", "inputs"])
+@pytest.mark.parametrize(
+    ("given", "place", "said"),
+    [
+        ([], "", "is an empty list: send at least one text"),
+        ("", "", "is an empty text"),
+        (["a", ""], "[1]", "is an empty text"),
+        (["a", 3], "[1]", "must be a text, got a number"),
+        ([None], "[0]", "must be a text, got null"),
+        ([["a", "b"]], "[0]", "must be a text, got a list"),
+        ([{"text": "a"}], "[0]", "must be a text, got an object"),
+        ([True], "[0]", "must be a text, got true or false"),
+        (["a"] * 2049, "", "has 2049 items, at most 2048 are taken at once"),
+    ],
+)
+def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, place: str, said: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check(request(**{name: given}))
+    assert caught.value.message == f"{name}{place} {said}"
+    assert caught.value.param == f"{name}{place}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "said"),
+    [
+        ({}, "input", "input is missing"),
+        ({"input": None}, "input", "input is missing"),
+        ({"input": "a", "top_k": 0}, "top_k", "at least 1, got 0"),
+        ({"input": "a", "max_length": -1}, "max_length", "at least 1, got -1"),
+        ({"input": "a", "threshold": 1.01}, "threshold", "from 0 to 1, got 1.01"),
+        ({"input": "a", "threshold": -1}, "threshold", "from 0 to 1, got -1"),
+        ({"input": "a", "threshold": {"x": 0.5, "y": 2}}, "threshold.y", "from 0 to 1, got 2"),
+        ({"input": "a", "windows": "median"}, "windows", "'mean', 'max', 'first' or 'off', got 'median'"),
+        ({"input": "a", "hypothesis_template": "a"}, "hypothesis_template", "must have {}"),
+        ({"input": "a", "labels": " , "}, "labels", "labels is empty"),
+        ({"input": "a", "labels": [None]}, "labels[0]", "must be a text, got null"),
+    ],
+)
+def test_what_is_wrong_with_other_fields(fields: dict[str, Any], param: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        check(request(**fields))
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": "a", "texts": ["b"]}, "texts"),
+        ({"texts": "a", "inputs": ["b"]}, "inputs"),
+        ({"input": "a", "windows": "max", "truncate": True}, "truncate"),
+    ],
+)
+def test_what_excludes_each_other(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(UnsupportedParameter, match="not both") as caught:
+        check(request(**fields))
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("fields", [{"threshold": 0}, {"threshold": 1}, {"top_k": 1}, {"windows": "off"}])
+def test_what_is_at_the_edge_is_fine(fields: dict[str, Any]) -> None:
+    check(request(input="a", **fields))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("a, b ,c", ["a", "b", "c"]), (["a, b"], ["a, b"]), ("one", ["one"]), (None, None)]
+)
+def test_labels_come_as_a_list_or_with_commas(given: Any, found: Any) -> None:
+    assert labels(request(input="a", labels=given)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("a", (["a"], False)),
+        (["a", "b"], (["a", "b"], False)),
+        ([{"type": "text", "text": "a"}], (["a"], True)),
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (["a", "b"], True)),
+    ],
+)
+def test_every_form_of_what_is_moderated(given: Any, found: tuple[list[str], bool]) -> None:
+    assert moderated(ModerationRequest(input=given)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "said"),
+    [
+        ([], "input", "empty list"),
+        ("", "input", "empty text"),
+        (["a", ""], "input[1]", "empty text"),
+        ([3], "input[0]", "must be a text, got a number"),
+        (["a", {"type": "text", "text": "b"}], "input[1]", "must be a text, got an object"),
+        ([{"type": "image_url", "image_url": {"url": "data:"}}], "input[0]", "image, and this model reads text only"),
+        ([{"type": "text", "text": "a"}, "b"], "input[1]", "must be a part like input"),
+        ([{"type": "sound"}], "input[0].type", "must be 'text', got 'sound'"),
+        ([{"text": "a"}], "input[0].type", "must be 'text', got None"),
+        ([{"type": "text", "text": ""}], "input[0].text", "empty text"),
+        ([{"type": "text"}], "input[0].text", "must be a text, got null"),
+        ([{"type": "text", "text": "a"}] * 2049, "input", "has 2049 items"),
+    ],
+)
+def test_what_is_wrong_with_what_is_moderated(given: Any, param: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as caught:
+        moderated(ModerationRequest(input=given))
+    assert caught.value.param == param

@@ -1,0 +1,79 @@
+"""Classifiers as GGUF files on llama.cpp, against Transformers on the weights they were made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+pytest.importorskip("llama_cpp")
+pytest.importorskip("gguf")
+
+from ggufs.bert import convert
+from ggufs.tiny import cross_encoder
+
+from functions.classify.api import ModerationRequest
+from host.errors import LoadFailed
+
+pytestmark = pytest.mark.anyio
+
+LABELS = ["sport", "science", "garden"]
+TEXTS = ["river stone, light", "number of the window", "music and winter"]
+
+
+def logits(folder: Path, texts: list[str]) -> np.ndarray:
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    with torch.no_grad():
+        return np.stack([model(**tokenizer(text, return_tensors="pt")).logits[0].numpy() for text in texts])
+
+
+def file(folder: Path, labels: list[str], **more: Any) -> Path:
+    cross_encoder(folder, labels=max(1, len(labels)))
+    return convert(folder, folder / "model.gguf", pooling="rank", labels=labels, **more)
+
+
+async def test_scores_are_those_of_transformers(opener: Any, ask: Any, tmp_path: Path) -> None:
+    made = opener(file(tmp_path, LABELS), engine="llama")
+    raw = logits(tmp_path, TEXTS)
+    found = await ask(made, TEXTS)
+    wanted = np.exp(raw) / np.exp(raw).sum(1, keepdims=True)
+    assert np.allclose([list(item.all_scores.values()) for item in found.data], wanted, atol=1e-3)
+    assert [item.label for item in found.data] == [LABELS[at] for at in wanted.argmax(1)]
+    assert np.ptp(wanted) > 0.01
+    assert made.facts().detail["labels"] == LABELS
+    apart = await ask(opener(tmp_path / "model.gguf", {"activation": "sigmoid"}, engine="llama"), TEXTS)
+    sigmoid = 1 / (1 + np.exp(-raw))
+    assert np.allclose([list(item.all_scores.values()) for item in apart.data], sigmoid, atol=1e-3)
+
+
+async def test_a_long_text_is_read_in_windows(opener: Any, ask: Any, tmp_path: Path) -> None:
+    made = opener(file(tmp_path, LABELS), {"overlap": 0}, engine="llama")
+    words = " ".join(["river stone light number"] * 50).split()
+    parts = [" ".join(words[at : at + 94]) for at in range(0, 200, 94)]
+    found = await ask(made, " ".join(words), raw_scores=True)
+    wanted = np.average(logits(tmp_path, parts), axis=0, weights=[94, 94, 12])
+    assert np.allclose(list(found.data[0].all_scores.values()), wanted, atol=1e-3)
+    assert (found.data[0].windows, found.usage.prompt_tokens) == (3, 206)
+
+
+async def test_it_moderates(opener: Any, ask: Any, tmp_path: Path) -> None:
+    made = opener(file(tmp_path, LABELS), {"moderation": {"garden": "violence"}}, engine="llama")
+    plain = (await ask(made, TEXTS)).data
+    results = (await made.answer(ModerationRequest(input=TEXTS))).results
+    for item, verdict in zip(plain, results, strict=True):
+        assert verdict.category_scores["violence"] == pytest.approx(item.all_scores["garden"], abs=1e-5)
+
+
+def test_a_file_without_labels_is_refused(opener: Any, tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="names no labels"):
+        opener(file(tmp_path, []), engine="llama")
+
+
+def test_labels_of_the_table_are_checked(opener: Any, tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="no label `sprot`; did you mean `sport`"):
+        opener(file(tmp_path, LABELS), {"moderation": {"sprot": "hate"}}, engine="llama")

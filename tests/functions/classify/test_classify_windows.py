@@ -1,0 +1,149 @@
+"""Texts that are longer than the model takes: read in windows, at their beginning, or refused; never cut in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tinymodels import headed
+
+from functions.classify import passages
+from functions.engines.batching.windows import windows
+from host.errors import InputTooLong, InvalidRequest
+
+pytestmark = pytest.mark.anyio
+
+LABELS = ["sport", "science", "garden"]
+WORDS = "river stone light number window garden paper winter music train bread letter".split()  # noqa: SIM905
+LONG = [WORDS[at * at % 12] for at in range(150)]
+ROOM = 62
+
+
+async def apart(ask: Any, made: Any, spans: list[tuple[int, int]]) -> np.ndarray:
+    """Return the logits of parts of the long text, each asked as a text of its own."""
+    found = await ask(made, [" ".join(LONG[a:b]) for a, b in spans], raw_scores=True)
+    return np.array([list(item.all_scores.values()) for item in found.data])
+
+
+def softmax(row: np.ndarray) -> np.ndarray:
+    return np.exp(row) / np.exp(row).sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("overlap", [0, 0.125, 0.5])
+async def test_mean_weighs_windows_by_their_tokens(opener: Any, ask: Any, tmp_path: Path, overlap: float) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path, {"overlap": overlap})
+    spans = windows(150, ROOM, int(ROOM * overlap))
+    raw = await apart(ask, made, spans)
+    wanted = softmax(np.average(raw, axis=0, weights=[b - a for a, b in spans]))
+    found = await ask(made, ["river", " ".join(LONG), "stone"])
+    assert np.allclose(list(found.data[1].all_scores.values()), wanted, atol=1e-6)
+    assert [(item.windows, item.truncated) for item in found.data] == [(1, False), (len(spans), False), (1, False)]
+    assert found.usage.prompt_tokens == 3 + 3 + sum(b - a + 2 for a, b in spans)
+
+
+async def test_max_takes_each_label_where_it_is_surest(opener: Any, ask: Any, tmp_path: Path) -> None:
+    spans = windows(150, ROOM, int(ROOM * 0.125))
+    headed(tmp_path / "single", "bert", "sequence", LABELS)
+    made = opener(tmp_path / "single")
+    surest = softmax(await apart(ask, made, spans)).max(0)
+    found = (await ask(made, " ".join(LONG), windows="max")).data[0]
+    assert np.allclose(list(found.all_scores.values()), surest / surest.sum(), atol=1e-6)
+    headed(tmp_path / "multi", "bert", "sequence", LABELS, problem_type="multi_label_classification")
+    made = opener(tmp_path / "multi", {"windows": "max"})
+    surest = 1 / (1 + np.exp(-(await apart(ask, made, spans)).max(0)))
+    found = (await ask(made, " ".join(LONG))).data[0]
+    assert np.allclose(list(found.all_scores.values()), surest, atol=1e-6)
+
+
+async def test_the_beginning_alone_is_told(opener: Any, ask: Any, tmp_path: Path) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path)
+    wanted = (await ask(made, " ".join(LONG[:ROOM]))).data[0]
+    for options, fields in (({}, {"truncate": True}), ({}, {"windows": "first"}), ({"windows": "first"}, {})):
+        found = await ask(opener(tmp_path, options), " ".join(LONG), **fields)
+        assert np.allclose(list(found.data[0].all_scores.values()), list(wanted.all_scores.values()), atol=1e-6)
+        assert (found.data[0].windows, found.data[0].truncated) == (1, True)
+        assert found.usage.prompt_tokens == 64
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [({"windows": "off"}, {}), ({}, {"windows": "off"}), ({"windows": "first"}, {"truncate": False})],
+)
+async def test_a_long_text_may_be_refused(
+    opener: Any, ask: Any, tmp_path: Path, options: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path, options)
+    with pytest.raises(
+        InputTooLong, match=r"input\[1\] is too large: it has 150 tokens, 62 are read at once"
+    ) as caught:
+        await ask(made, ["river", " ".join(LONG)], **fields)
+    assert caught.value.param == "input[1]"
+    assert (await ask(made, " ".join(LONG[:ROOM]), **fields)).data[0].windows == 1
+
+
+async def test_truncate_false_leaves_windows_as_they_are(opener: Any, ask: Any, tmp_path: Path) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    assert (await ask(opener(tmp_path), " ".join(LONG), truncate=False)).data[0].windows == 3
+
+
+async def test_max_length_makes_smaller_windows(opener: Any, ask: Any, tmp_path: Path) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path, {"overlap": 0})
+    spans = windows(150, 8, 0)
+    raw = await apart(ask, made, spans)
+    found = (await ask(made, " ".join(LONG), max_length=10)).data[0]
+    assert found.windows == len(spans) == 19
+    wanted = softmax(np.average(raw, axis=0, weights=[b - a for a, b in spans]))
+    assert np.allclose(list(found.all_scores.values()), wanted, atol=1e-6)
+    cut = await ask(made, " ".join(LONG), max_length=10, truncate=True)
+    assert cut.usage.prompt_tokens == 10
+    for wrong, said in ((65, "max_length is 65, the model takes 64"), (2, "leaves no room")):
+        with pytest.raises(InvalidRequest, match=said) as caught:
+            await ask(made, "river", max_length=wrong)
+        assert caught.value.param == "max_length"
+
+
+async def test_white_space_is_no_text(opener: Any, ask: Any, tmp_path: Path) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    with pytest.raises(InvalidRequest, match=r"input\[1\] has no tokens for this model") as caught:
+        await ask(opener(tmp_path), ["river", " \n"])
+    assert caught.value.param == "input[1]"
+
+
+async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path)
+    lengths: list[int] = []
+    encode = made._model.tokenizer.encode
+
+    async def listen(texts: list[str]) -> Any:
+        lengths.extend(map(len, texts))
+        return await encode(texts)
+
+    monkeypatch.setattr(made._model.tokenizer, "encode", listen)
+    huge = "river " * 500_000
+    found = await ask(made, huge, truncate=True)
+    assert found.data[0].truncated
+    with pytest.raises(InputTooLong, match="more than 1024 tokens"):
+        await ask(made, huge, windows="off")
+    with pytest.raises(InputTooLong, match="65536 are read in windows at most; send it in parts"):
+        await ask(made, huge)
+    assert lengths == [16 * 64 * 6]
+
+
+async def test_one_request_has_a_bound(opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "ITEMS_MAX", 5)
+    headed(tmp_path / "plain", "bert", "sequence", LABELS)
+    with pytest.raises(InvalidRequest, match="6 windows, and 5 inputs are computed at most"):
+        await ask(opener(tmp_path / "plain"), [" ".join(LONG)] * 2)
+    headed(tmp_path / "nli", "bert", "sequence", ["contradiction", "neutral", "entailment"])
+    with pytest.raises(InvalidRequest, match="3 texts with 2 labels, and 5 inputs") as caught:
+        await ask(opener(tmp_path / "nli"), ["river"] * 3, labels="stone, bread")
+    assert caught.value.param == "input"
