@@ -73,7 +73,7 @@ def _default(field: Any) -> str:
     if extra.get("duration"):
         return f"`{value / 60:g}m`" if value >= 120 and value % 60 == 0 else f"`{value:g}s`"
     plain = msgspec.to_builtins(value, str_keys=True)
-    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    text = plain if isinstance(plain, str) and "\n" not in plain else msgspec.json.encode(plain).decode()
     return f"`{text}`"
 
 

@@ -28,7 +28,7 @@ _LAYER = re.compile(r"^llama_(?:kv_cache|memory)\w*[:,] layer\s+\d+: dev = (\S+)
 _CACHE = re.compile(r"^llama_(?:kv_cache|memory)\w*: size =\s*([\d.]+) MiB \(")
 _BUFFER = re.compile(r"(\S+)\s+(?:compute|output) buffer size =\s*([\d.]+) MiB")
 _BLOCK = re.compile(r"blk\.(\d+)\.")
-_CELL = 48
+CELL = 48
 """Bytes that llama.cpp keeps of each token in the cache besides its keys and values: position, sequences, …"""
 MOST = 1 << 20
 """Tokens up to which a cache is weighed. llama.cpp really makes what it keeps of each token, so that weighing a larger
@@ -131,7 +131,7 @@ class Scales:
         with log.listen(debug=True) as heard:
             Context.open(model, self._options, target, context=context, slots=slots).close()
         size = read_sizes([line for _, line in heard])
-        size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * _CELL
+        size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * CELL
         self._book().put(key, msgspec.to_builtins(size))
         return size
 

@@ -1,0 +1,102 @@
+"""Requests as tokens: the prefix that is computed once, and behind it each question with all that may answer it.
+
+It knows the model's template and vocabulary, and nothing of probabilities or of how they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from functions.decide.api import DecisionRequest, Question
+from functions.decide.events import Events, Ids
+from functions.decide.options import DecideOptions
+from functions.decide.prompt import Asked, asked, filled
+from functions.decide.script import Script
+from functions.decide.texts import spelled, values
+from functions.decide.turns import Turn, turns
+from functions.engines.llama.scoring.branch import Branch
+from functions.engines.llama.scoring.trunks import common
+from functions.engines.llama.template import ChatTemplate
+from functions.engines.llama.vocabulary import Vocabulary
+from host.errors import ContextLengthExceeded
+
+SYSTEM = "You answer questions about a text."
+"""What models are told where neither the input nor the manifest has a system message."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A question ready to be computed."""
+
+    question: Question
+    words: Asked
+    branch: Branch
+    events: Events
+
+
+class Asker:
+    """A model's way of being asked."""
+
+    def __init__(
+        self, template: ChatTemplate, words: Vocabulary, options: DecideOptions, *, longest: int, system: str | None
+    ) -> None:
+        """`longest` are the tokens of an input with one question and an answer to it."""
+        self._template = template
+        self._words = words
+        self._options = options
+        self._longest = longest
+        self._system = system or SYSTEM
+
+    def request(self, request: DecisionRequest) -> tuple[list[int], list[Ask]]:
+        """Return the prefix and the questions; what all of them begin with belongs to the prefix.
+
+        Raises `InvalidRequest` where the template refuses the input, and `ContextLengthExceeded`.
+        """
+        script = Script(self._template, self._words, turns(request, self._system))
+        said = [asked(question, self._options) for question in request.questions]
+        suffixes = [script.suffix(one) for one in said]
+        count = self._lead(script, {question.type for question in request.questions}, suffixes)
+        prefix = [*script.prefix, *suffixes[0][:count]]
+        asks = []
+        for question, words, suffix in zip(request.questions, said, suffixes, strict=True):
+            events = self._events(question)
+            asks.append(Ask(question, words, Branch(suffix[count:], events.spellings), events))
+            self._check_room(prefix, asks[-1], len(asks) - 1)
+        return prefix, asks
+
+    def without_input(self, asks: Sequence[Ask]) -> tuple[list[int], list[Branch]]:
+        """Return the same questions about an empty input."""
+        script = Script(self._template, self._words, [Turn("system", self._system), Turn("user", "")])
+        return script.prefix, [Branch(script.suffix(ask.words), ask.events.spellings) for ask in asks]
+
+    def _lead(self, script: Script, kinds: set[str], suffixes: Sequence[Sequence[int]]) -> int:
+        """Return how many tokens questions of these types begin with in common, whatever they ask.
+
+        A single question shares all with itself: what would be shared with others is found by asking such.
+        """
+        probes = [
+            script.suffix(filled(getattr(self._options, f"{kind}_prompt"), *words))
+            for kind in kinds
+            for words in (("Is", "a"), ("0", "1"))
+        ]
+        return min(min(common(suffixes[0], other), len(other) - 1) for other in [*probes, *suffixes])
+
+    def _events(self, question: Question) -> Events:
+        """Return what may be answered, each spelled as it is behind a word and at the beginning of a line."""
+        if question.type == "predicate":
+            return Events([self._spellings(self._options.yes), self._spellings(self._options.no)])
+        return Events([self._spellings([one]) for one in spelled(values(question))])
+
+    def _spellings(self, texts: Sequence[str]) -> list[Ids]:
+        return [tuple(self._words.tokenize(space + text, special=False)) for text in texts for space in (" ", "")]
+
+    def _check_room(self, prefix: Sequence[int], ask: Ask, at: int) -> None:
+        own = len(ask.branch.suffix) + max(map(len, ask.events.spellings))
+        if len(prefix) + own > self._longest:
+            raise ContextLengthExceeded(
+                f"the input has {len(prefix)} tokens, and `questions[{at}]` with its longest answer {own} more: "
+                f"this model's context holds {self._longest}",
+                param="input" if len(prefix) >= own else f"questions[{at}]",
+                extra={"n_prompt_tokens": len(prefix) + own, "n_ctx": self._longest},
+            )

@@ -1,0 +1,191 @@
+"""What is wrong with a request, told with the name of the field, before any model is asked. It knows OpenAI's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from functions.decide.api import (
+    CHOICES_MAX,
+    QUESTIONS_MAX,
+    ChoiceSpec,
+    DecisionRequest,
+    InputItem,
+    LevelSpec,
+    Part,
+    Question,
+)
+from functions.decide.texts import text
+from host.errors import InvalidRequest, UnsupportedParameter
+
+ROLES = ("user", "assistant", "system", "developer")
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Types of calls, and the field that holds what the tool was given."""
+OUTPUTS = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
+"""Types of what came of a call, and the call's type."""
+KINDS = ("predicate", "choice", "score")
+
+# JSON parts: OpenAI's limits.
+_DEEPEST, _VALUES, _BYTES = 32, 10_000, 256 << 10
+_PARTS = {
+    "user": ("input_text", "input_json"),
+    "assistant": ("output_text", "refusal"),
+    "system": ("input_text",),
+    "developer": ("input_text",),
+}
+
+
+def check(request: DecisionRequest) -> None:
+    """Raise `InvalidRequest` or `UnsupportedParameter` for the first thing that is wrong."""
+    if isinstance(request.input, str):
+        if not request.input:
+            raise InvalidRequest("`input` is empty: expected a text or a list of messages", param="input")
+    else:
+        _check_items(request.input)
+    count = len(request.questions)
+    if not 1 <= count <= QUESTIONS_MAX:
+        words = f"`questions` has {count} questions: expected 1 to {QUESTIONS_MAX}"
+        raise InvalidRequest(words, param="questions")
+    for at, question in enumerate(request.questions):
+        _check_question(question, f"questions[{at}]")
+
+
+def _check_items(items: Sequence[InputItem]) -> None:
+    if not items:
+        raise InvalidRequest("`input` is empty: expected at least one message", param="input")
+    calls: dict[str, str] = {}
+    for at, item in enumerate(items):
+        where = f"input[{at}]"
+        kind = item.type or "message"
+        if kind == "message":
+            _check_message(item, where)
+        elif kind in CALLS:
+            _check_call(item, kind, calls, where)
+        elif kind in OUTPUTS:
+            _check_output(item, kind, calls, where)
+        else:
+            known = ", ".join(["message", *CALLS, *OUTPUTS])
+            raise InvalidRequest(f"`{where}.type` is {kind!r}: expected one of {known}", param=f"{where}.type")
+
+
+def _check_message(item: InputItem, where: str) -> None:
+    if item.role not in ROLES:
+        words = f"`{where}.role` is {item.role!r}: expected one of {', '.join(ROLES)}"
+        raise InvalidRequest(words, param=f"{where}.role")
+    _check_content(item.content, _PARTS[item.role], f"{where}.content")
+
+
+def _check_call(item: InputItem, kind: str, calls: dict[str, str], where: str) -> None:
+    call = _required(item.call_id, f"{where}.call_id")
+    _required(item.name, f"{where}.name")
+    field = CALLS[kind]
+    if getattr(item, field) is None:
+        raise InvalidRequest(f"`{where}.{field}` is missing: expected text", param=f"{where}.{field}")
+    if call in calls:
+        raise InvalidRequest(f"`{where}.call_id` is {call!r}, as of a call before it", param=f"{where}.call_id")
+    calls[call] = kind
+
+
+def _check_output(item: InputItem, kind: str, calls: dict[str, str], where: str) -> None:
+    call = _required(item.call_id, f"{where}.call_id")
+    if calls.get(call) != OUTPUTS[kind]:
+        words = f"`{where}.call_id` is {call!r}: no {OUTPUTS[kind]} before it has this id"
+        raise InvalidRequest(words, param=f"{where}.call_id")
+    _check_content(item.output, ("input_text",), f"{where}.output")
+
+
+def _check_content(content: str | list[Part] | None, kinds: Sequence[str], where: str) -> None:
+    if content is None:
+        raise InvalidRequest(f"`{where}` is missing: expected text or a list of parts", param=where)
+    if isinstance(content, list):
+        for at, part in enumerate(content):
+            _check_part(part, kinds, f"{where}[{at}]")
+
+
+def _check_part(part: Part, kinds: Sequence[str], where: str) -> None:
+    if part.type == "input_image":
+        raise UnsupportedParameter(f"`{where}` is an image: this model reads text only", param=where)
+    if part.type not in kinds:
+        words = f"`{where}.type` is {part.type!r}: expected {' or '.join(kinds)}"
+        raise InvalidRequest(words, param=f"{where}.type")
+    if part.type == "input_json":
+        _check_json(part.data, f"{where}.data")
+        return
+    field = "refusal" if part.type == "refusal" else "text"
+    if getattr(part, field) is None:
+        raise InvalidRequest(f"`{where}.{field}` is missing: expected text", param=f"{where}.{field}")
+
+
+def _check_json(data: object, where: str) -> None:
+    whole = data if isinstance(data, list) else [data]
+    if not all(isinstance(one, dict) for one in whole):
+        raise InvalidRequest(f"`{where}` must be an object or a list of objects", param=where)
+    values, depth, layer = 0, 0, [data]
+    while layer:
+        depth += any(isinstance(one, dict | list) for one in layer)
+        values += len(layer)
+        if depth > _DEEPEST or values > _VALUES:
+            words = f"`{where}` is too large: expected at most {_DEEPEST} levels and {_VALUES} values"
+            raise InvalidRequest(words, param=where)
+        inner = [one.values() if isinstance(one, dict) else one for one in layer if isinstance(one, dict | list)]
+        layer = [value for part in inner for value in part]
+    size = len(msgspec.json.encode(data))
+    if size > _BYTES:
+        raise InvalidRequest(f"`{where}` has {size} bytes as JSON: expected at most {_BYTES}", param=where)
+
+
+def _check_question(question: Question, where: str) -> None:
+    if question.type not in KINDS:
+        words = f"`{where}.type` is {question.type!r}: expected one of {', '.join(KINDS)}"
+        raise InvalidRequest(words, param=f"{where}.type")
+    _check_content(question.instructions, ("input_text", "input_json"), f"{where}.instructions")
+    if not text(question.instructions).strip():
+        raise InvalidRequest(f"`{where}.instructions` is empty: expected text", param=f"{where}.instructions")
+    for field, kind in (("choices", "choice"), ("levels", "score")):
+        if question.type != kind and getattr(question, field) is not None:
+            words = f"`{where}.{field}` is for questions of type {kind}, and this is a {question.type}"
+            raise InvalidRequest(words, param=f"{where}.{field}")
+    if question.type == "choice":
+        _check_choices(question.choices, f"{where}.choices")
+    elif question.type == "score":
+        _check_levels(question.levels, f"{where}.levels")
+
+
+def _check_choices(choices: list[ChoiceSpec] | None, where: str) -> None:
+    if choices is None or not 2 <= len(choices) <= CHOICES_MAX:
+        words = f"`{where}` {_has(choices)}: expected 2 to {CHOICES_MAX} choices"
+        raise InvalidRequest(words, param=where)
+    seen: set[tuple[type, object]] = set()
+    for at, choice in enumerate(choices):
+        value = choice.value
+        if isinstance(value, str) and not value.strip():
+            raise InvalidRequest(f"`{where}[{at}].value` is empty: expected a word", param=f"{where}[{at}].value")
+        if (type(value), value) in seen:
+            words = f"`{where}[{at}].value` is {value!r} again: expected each choice once"
+            raise InvalidRequest(words, param=f"{where}[{at}].value")
+        seen.add((type(value), value))
+
+
+def _check_levels(levels: list[LevelSpec] | None, where: str) -> None:
+    if levels is None or not 2 <= len(levels) <= CHOICES_MAX:
+        words = f"`{where}` {_has(levels)}: expected 2 to {CHOICES_MAX} levels, from the lowest to the highest"
+        raise InvalidRequest(words, param=where)
+    seen: set[str] = set()
+    for at, level in enumerate(levels):
+        if not level.label.strip():
+            raise InvalidRequest(f"`{where}[{at}].label` is empty: expected a word", param=f"{where}[{at}].label")
+        if level.label in seen:
+            words = f"`{where}[{at}].label` is {level.label!r} again: expected each label once"
+            raise InvalidRequest(words, param=f"{where}[{at}].label")
+        seen.add(level.label)
+
+
+def _required(text: str | None, where: str) -> str:
+    if not text:
+        raise InvalidRequest(f"`{where}` is missing: expected text", param=where)
+    return text
+
+
+def _has(given: Sequence[object] | None) -> str:
+    return "is missing" if given is None else f"has {len(given)}"

@@ -1,0 +1,102 @@
+"""Decisions on llama.cpp: the input is a prefix, questions are branches behind it, answers what may follow these.
+
+It knows the life of a request in a worker, and nothing of how probabilities are computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from functions.decide import answering
+from functions.decide.api import Answer, DecisionRequest, Decisions, RefusalAnswer
+from functions.decide.asking import Ask, Asker
+from functions.decide.checks import check
+from functions.decide.options import DecideOptions
+from functions.decide.priors import Priors
+from functions.engines.llama.scoring.model import ScoringModel
+from functions.engines.llama.template import ChatTemplate, TemplateError
+from host.errors import LoadFailed
+from host.function import Facts, Instance, Load, Plan, Progress, Usage
+
+_CAPACITY = 64
+"""Requests side by side: they take turns."""
+
+
+class LlamaDecide(Instance):
+    """A chat model in a GGUF file that decides."""
+
+    def __init__(self, plan: Plan, model: ScoringModel, options: DecideOptions) -> None:
+        self._plan = plan
+        self._model = model
+        self._options = options
+        self._asker = Asker(_template(model), model.words, options, longest=model.longest, system=model.options.system)
+        self._priors = Priors(model, self._asker) if options.prior else None
+
+    @classmethod
+    def plan(cls, load: Load) -> Plan:
+        """Weigh the file; raises `LoadFailed` and `OutOfMemory`."""
+        return ScoringModel.plan(load)
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load the weights; raises `LoadFailed`, also for a file without a chat template, and `OutOfMemory`."""
+        model = ScoringModel.load(load, plan, progress)
+        try:
+            return cls(plan, model, msgspec.msgpack.decode(load.function_options, type=DecideOptions))
+        except BaseException:
+            model.close()
+            raise
+
+    async def answer(self, request: DecisionRequest) -> Decisions:
+        """Return an answer to each question.
+
+        Raises `InvalidRequest`, and `ContextLengthExceeded` where the input leaves no room for a question.
+        """
+        check(request)
+        prefix, asks = await asyncio.to_thread(self._asker.request, request)
+        scores = await self._model.score(prefix, [ask.branch for ask in asks])
+        priors = [None] * len(asks) if self._priors is None else await self._priors.of(asks)
+        answers = [
+            self._answer(ask, ask.events.logs(logs.tolist()), prior)
+            for ask, logs, prior in zip(asks, scores.logs, priors, strict=True)
+        ]
+        return Decisions(
+            answers=answers,
+            usage=Usage(prompt_tokens=scores.tokens, cached_tokens=scores.cached),
+            cache_write_tokens=len(prefix) - scores.cached if self._model.reuses else 0,
+        )
+
+    def facts(self) -> Facts:
+        """Return what is served."""
+        detail = {
+            "description": self._model.model.description(),
+            "shares_prefixes": self._model.reuses,
+            "device": self._plan.device,
+        }
+        return Facts(capacity=_CAPACITY, context=self._model.longest, detail=detail)
+
+    def close(self) -> None:
+        """End the thread and free the model."""
+        self._model.close()
+
+    def _answer(self, ask: Ask, logs: Sequence[float], prior: Sequence[float] | None) -> Answer:
+        if answering.mass(logs) < self._options.min_mass:
+            return RefusalAnswer(name=ask.question.name)
+        return answering.answer(ask.question, logs, temperature=self._options.temperature, prior=prior)
+
+
+def _template(model: ScoringModel) -> ChatTemplate:
+    override = model.options.chat_template
+    source = override or model.model.chat_template()
+    if source is None:
+        raise LoadFailed("this model's file has no chat template: set `options.chat_template` in its manifest")
+    words = model.words
+    try:
+        return ChatTemplate(source, bos=words.spelled(words.bos), eos=words.spelled(words.eos))
+    except TemplateError as error:
+        where = "options.chat_template" if override else "the chat template in this model's file"
+        raise LoadFailed(f"{where} is not valid Jinja: {error}") from None

@@ -1,0 +1,33 @@
+"""The HTTP face of the decide function: OpenAI's request in, OpenAI's JSON out."""
+
+from __future__ import annotations
+
+from litestar import post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody
+
+from functions.decide.api import DECIDE, Decision, DecisionRequest, Decisions, DecisionUsage, InputTokensDetails
+from functions.decide.checks import check
+from host.http import HostDependency
+from host.http.response import JsonResponse
+
+
+@post(
+    ["/v1/decisions", "/decisions"],
+    status_code=200,
+    summary="Answer questions about an input with probabilities",
+    tags=["decide"],
+    responses={200: ResponseSpec(Decision, generate_examples=False, description="In the order of the questions")},
+)
+async def create_decision(data: JSONBody[DecisionRequest], host: HostDependency) -> JsonResponse:
+    """Return an answer to each question, in their order; one that cannot be answered is a refusal."""
+    check(data)
+    found = await host.call(data.model, DECIDE, data)
+    return JsonResponse(_body(data.model, found))
+
+
+def _body(model: str, found: Decisions) -> Decision:
+    tokens = found.usage.prompt_tokens
+    details = InputTokensDetails(cached_tokens=found.usage.cached_tokens, cache_write_tokens=found.cache_write_tokens)
+    usage = DecisionUsage(input_tokens=tokens, input_tokens_details=details, total_tokens=tokens)
+    return Decision(answers=found.answers, model=model, usage=usage)

@@ -1,0 +1,96 @@
+"""What scoring will take: devices and the longest sequence chosen before any weight is read, and the bytes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from functions.engines.llama import devices
+from functions.engines.llama.devices import Device, Target
+from functions.engines.llama.fitting import Asked, Choice, Fitting
+from functions.engines.llama.layout import layouts
+from functions.engines.llama.options import LlamaOptions
+from functions.engines.llama.plan import PROCESS, rooms
+from functions.engines.llama.scoring.scales import ScoringScales
+from host.errors import LoadFailed
+from host.function import RAM, Load, Plan
+
+
+def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
+    """Plan a load; `seen` are the accelerators, default those that are there. `context` is the longest sequence.
+
+    Raises `LoadFailed` for a file or options that cannot be used, and `OutOfMemory` when a second attempt cannot be
+    any smaller than the first.
+    """
+    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    if options.adapters:
+        raise LoadFailed("options.adapters: adapters are for chats; decisions are not computed with them")
+    seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
+    scales = ScoringScales(load.path, options)
+    try:
+        model = scales.model()
+        choice, taken = _fit(load, options, scales, seen)
+        size = scales.scoring(choice.target, cells(options, choice.context))
+    finally:
+        scales.close()
+    return Plan(
+        bytes=taken,
+        device=choice.target.pool if choice.target.devices else "cpu",
+        context=choice.context,
+        notes=tuple(_notes(load, options, choice.context, model.trained)),
+        detail={
+            "weights": model.weights,
+            "cache": sum(size.cache.values()),
+            "compute": sum(size.compute.values()),
+            "trained_context": model.trained,
+            "layers": model.layers,
+            **devices.told(choice.target, model.layers),
+        },
+        pools={one.pool: one.total for one in seen},
+    )
+
+
+def cells(options: LlamaOptions, longest: int) -> int:
+    """Return the cells that hold a prefix and a round behind it, where no sequence is longer than `longest`.
+
+    A round has `batch` tokens, or a single sequence.
+    """
+    return longest + options.batch
+
+
+def _fit(
+    load: Load, options: LlamaOptions, scales: ScoringScales, seen: tuple[Device, ...]
+) -> tuple[Choice, dict[str, int]]:
+    """Return devices and the longest sequence, and the bytes of it all by pool."""
+    found = devices.candidates(load.manifest.device, seen)
+    room = rooms(load, found)
+    model = scales.model()
+
+    def weights(target: Target) -> dict[str, int]:
+        return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
+
+    def weigh(target: Target, context: int, _: int) -> dict[str, int]:
+        return dict(Counter(weights(target)) + Counter(scales.scoring(target, cells(options, context)).total))
+
+    asked = Asked(
+        context=None if load.manifest.context == "auto" else load.manifest.context,
+        slots=1,
+        layers=None if options.gpu_layers == "auto" else options.gpu_layers,
+        attempt=load.attempt,
+        trained=model.trained,
+        model_layers=model.layers,
+    )
+    choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+    return choice, weigh(choice.target, choice.context, 1)
+
+
+def _notes(load: Load, options: LlamaOptions, longest: int, trained: int) -> Iterator[str]:
+    yield f"inputs with their questions of up to {longest} tokens, {options.batch} more for questions side by side"
+    if load.manifest.context == "auto" and longest < trained:
+        yield f"{longest} tokens instead of the trained {trained}, to leave memory for others"
+    elif load.manifest.context != "auto" and longest > trained:
+        yield f"{longest} tokens are more than the {trained} the model was trained for"
+    if load.manifest.slots != "auto":
+        yield "slots has no meaning here: questions are computed side by side, requests in turns"

@@ -1,0 +1,203 @@
+"""Rounds on a context: the prefix is found or computed, a round's tokens behind it, and probabilities read off.
+
+It knows contexts, trees and trunks, and nothing of who asks. All of it runs in one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from functions.engines.llama.context import ABORTED, COMPUTED
+from functions.engines.llama.scoring.branch import Branch, Scores
+from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
+from functions.engines.llama.scoring.rounds import Round, rounds
+from functions.engines.llama.scoring.tree import Node, Tree
+from functions.engines.llama.scoring.trunks import Trunks
+from host.errors import ColdframeError, OutOfMemory
+
+TRUNKS = 8
+"""Prefixes kept."""
+TIPS = SEQUENCES - TRUNKS
+"""Sequences of one round."""
+_RETRIES = 64
+"""Rounds of a call spent on finding out which targets give no numbers and which only shared a batch with such."""
+_VAIN = 12
+"""Rounds among these, one after another, that gave none: then it is all the same everywhere. Halving a round until a
+single target is left takes fewer."""
+_OUT_OF_MEMORY = -2
+
+
+class Aborted(Exception):
+    """The computation was told to stop."""
+
+
+class Work:
+    """One call, advanced by a round at a time."""
+
+    def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, tips: int) -> None:
+        if not all(len(branch.suffix) for branch in branches):
+            # Probabilities behind the prefix itself: its last token is computed with the round.
+            prefix, last = prefix[:-1], list(prefix[-1:])
+            branches = [Branch([*last, *branch.suffix], branch.answers) for branch in branches]
+        self.prefix = list(prefix)
+        self.tree = Tree(branches)
+        self.cached: int | None = None
+        self._tips = tips
+        self._steps = steps
+        self._rounds = rounds(self.tree.targets(), steps=steps, tips=tips)
+        self._ahead = next(self._rounds, None)
+        self._doubtful: list[list[Node]] = []
+        self._retries = 0
+        self._vain = 0
+
+    def unfinished(self) -> bool:
+        """Say whether a round is left."""
+        return self._ahead is not None or bool(self._doubtful and self._retries < _RETRIES and self._vain < _VAIN)
+
+    def next(self) -> Round | None:
+        """Return the round to compute next, None when all is done."""
+        found = self._ahead
+        if found is not None:
+            self._ahead = next(self._rounds, None)
+        elif self.unfinished():
+            self._retries += 1
+            # A part of what was one round before fits into one.
+            found = next(rounds(self._doubtful.pop(), steps=self._steps, tips=self._tips))
+        return found
+
+    def learn(self, targets: list[Node]) -> None:
+        """Take note of which targets of a round gave no numbers: each half of them is tried without the other.
+
+        The first half is tried first: what stands behind a token that is to blame needs no trial of its own.
+        """
+        self._vain = self._vain + 1 if targets and self._retries else 0
+        if len(targets) > 1:
+            middle = len(targets) // 2
+            self._doubtful += [targets[middle:], targets[:middle]]
+        elif targets and self._retries:
+            rest = [[node for node in part if not node.behind(targets[0])] for part in self._doubtful]
+            self._doubtful = [part for part in rest if part]
+
+    def scores(self) -> Scores:
+        """Return what was found."""
+        return Scores(logs=self.tree.logs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens)
+
+
+class Scorer:
+    """Computes rounds of any work."""
+
+    def __init__(self, context: ScoringContext, *, budget: int, alone: bool) -> None:
+        """`budget` are the tokens of a round; `alone` computes each sequence in full, and shares nothing."""
+        self._context = context
+        self._budget = budget
+        self._alone = alone
+        self._trunks = Trunks(context, count=TRUNKS, cells=context.cells)
+        self._reading: list[tuple[int, Node]] = []
+        self._bad: list[Node] = []
+
+    def work(self, prefix: Sequence[int], branches: Sequence[Branch]) -> Work:
+        """Return the work of a call; it takes a while where there are many tokens."""
+        return Work(prefix, branches, steps=self._budget, tips=1 if self._alone else TIPS)
+
+    def advance(self, work: Work, guard: Callable[[], None]) -> bool:
+        """Compute the next round; False when there is none left. `guard` is called before each computation.
+
+        Raises `Aborted`, `OutOfMemory`, `ColdframeError`, and whatever `guard` raises.
+        """
+        todo = work.next()
+        if todo is None:
+            return False
+        self._reading, self._bad = [], []
+        compute = self._by_itself if self._alone else self._behind_trunk
+        compute(work, todo, guard)
+        if self._bad:
+            # What is no number is felt by everything in the same cells, even when they are free again.
+            self._wipe()
+        work.learn(self._bad)
+        return True
+
+    def _behind_trunk(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
+        trunk, known = self._trunks.place(work.prefix, len(todo.steps))
+        tips = range(TRUNKS, TRUNKS + todo.tips)
+        for tip in tips:
+            self._context.copy(trunk, tip, known)
+        try:
+            self._run([trunk, *tips], work.prefix[known:], known, todo, guard)
+        except BaseException:
+            self._trunks.drop(trunk)
+            raise
+        finally:
+            for tip in tips:
+                self._context.forget(tip)
+        self._trunks.grown(trunk, work.prefix)
+        if work.cached is None:
+            work.cached = known
+
+    def _by_itself(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
+        sequence = 0
+        try:
+            self._run([sequence, sequence], work.prefix, 0, todo, guard)
+        finally:
+            self._context.forget(sequence)
+
+    def _run(
+        self, line: Sequence[int], missing: Sequence[int], known: int, todo: Round, guard: Callable[[], None]
+    ) -> None:
+        """Compute what is missing of the prefix for all sequences of the line, and the steps for those behind it."""
+        context, batch = self._context, self._context.batch
+        context.begin_shared(line)
+        first, low = (0, 1 + todo.tips) if not self._alone else (1, 2)
+        done = 0
+        while done < len(missing):
+            part = missing[done : done + batch.size - batch.count]
+            batch.add(part, known + done, first, low)
+            done += len(part)
+            if batch.count == batch.size:
+                self._compute(guard)
+        after, targets = known + len(missing), {id(node) for node in todo.targets}
+        for step in todo.steps:
+            wants = id(step.node) in targets
+            if batch.count == batch.size or (wants and len(self._reading) == SEQUENCES):
+                self._compute(guard)
+            position = after + step.node.depth - 1
+            index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=wants)
+            if wants:
+                self._reading.append((index, step.node))
+        if batch.count:
+            self._compute(guard)
+
+    def _compute(self, guard: Callable[[], None]) -> None:
+        guard()
+        outcome = self._context.compute_shared()
+        if outcome == COMPUTED:
+            for index, node in self._reading:
+                node.found = logs(self._context.logits(index), list(node.wanted))
+                if node.found is None:
+                    self._bad.append(node)
+            self._reading = []
+            return
+        if outcome == ABORTED:
+            raise Aborted
+        self._wipe()
+        if outcome == _OUT_OF_MEMORY:
+            raise OutOfMemory("memory ran out while a batch was computed")
+        raise ColdframeError(f"llama.cpp could not compute a batch (code {outcome})")
+
+    def _wipe(self) -> None:
+        self._context.wipe()
+        self._trunks.lost()
+
+
+def logs(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
+    """Return the log-probabilities of some tokens; None where the row holds what is no number. Overwrites the row."""
+    top = row.max()
+    if not np.isfinite(top):
+        return None
+    picked = row[list(tokens)].astype(np.float64)
+    np.subtract(row, top, out=row)
+    np.exp(row, out=row)
+    found: NDArray[np.float64] = picked - float(top) - np.log(row.sum(dtype=np.float64))
+    return found

@@ -1,0 +1,282 @@
+"""Scores against llama-cpp-python, which computes each sequence by itself, in full; and what must not change them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import loads
+import numpy as np
+import pytest
+from ggufs import llamas
+from numpy.typing import NDArray
+from test_llama_memories import recurrent, windowed
+
+from functions.engines.llama.scoring.branch import Branch
+from functions.engines.llama.scoring.model import ScoringModel
+from host.errors import ColdframeError, LoadFailed, ShuttingDown
+
+pytestmark = pytest.mark.anyio
+BAD = 258
+"""A word whose embedding is not a number, in the file `poisoned`."""
+Open = Callable[..., ScoringModel]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("gguf")
+    metadata, tensors = llamas.llama()
+    tensors["token_embd.weight"][BAD] = np.nan
+    # The embedding is the output again; one of its own keeps the NaN out of every other token's logits.
+    tensors["output.weight"] = np.random.default_rng(7).standard_normal((llamas.WORDS, llamas.WIDTH)).astype(np.float32)
+    kinds = {"llama": llamas.llama(), "gemma": windowed(), "mamba": recurrent(), "poisoned": (metadata, tensors)}
+    return {name: llamas.write(folder / f"{name}.gguf", *kind) for name, kind in kinds.items()}
+
+
+@pytest.fixture
+def open_(files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    opened: list[ScoringModel] = []
+
+    def open_one(kind: str = "llama", path: Path | None = None, context: int = 512, **options: Any) -> ScoringModel:
+        exact = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attention": "off"} if path is None else {}
+        load = loads.given(
+            "chat", path or files[kind], exact | options, engine="llama", threads=1, context=context, device="cpu"
+        )
+        opened.append(ScoringModel.load(load, ScoringModel.plan(load), loads.ignore))
+        return opened[-1]
+
+    yield open_one
+    for model in opened:
+        model.close()
+
+
+class Reference:
+    """Full logits of whole sequences, one after another, from a fresh cache each time."""
+
+    def __init__(self, path: Path, **more: Any) -> None:
+        more = {"type_k": 0, "type_v": 0, "n_threads": 1} | more
+        self.llama = llama_cpp.Llama(str(path), n_ctx=1024, logits_all=True, verbose=False, **more)
+
+    def log(self, prompt: Sequence[int], answer: Sequence[int]) -> float:
+        ids = [*prompt, *answer]
+        self.llama.reset()
+        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llama.ctx), True)
+        self.llama.eval(ids)
+        rows = self.llama.scores[: len(ids)].astype(np.float64)
+        logs = (
+            rows - np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) - rows.max(1, keepdims=True)
+        )
+        return float(sum(logs[len(prompt) - 1 + at, token] for at, token in enumerate(answer)))
+
+    def logs(self, prefix: Sequence[int], branches: Sequence[Branch]) -> list[NDArray[np.float64]]:
+        return [np.array([self.log([*prefix, *one.suffix], answer) for answer in one.answers]) for one in branches]
+
+
+def drawn(dice: random.Random, count: int, *, longest: int = 12) -> list[Branch]:
+    """Return branches of which many begin alike, with answers of one to four tokens, some beginning others."""
+    stems = [[dice.randrange(256) for _ in range(5)] for _ in range(3)]
+
+    def branch() -> Branch:
+        suffix = [*dice.choice(stems), *(dice.randrange(256) for _ in range(dice.randrange(0, longest)))]
+        answers = [[dice.randrange(256) for _ in range(dice.randrange(1, 4))] for _ in range(dice.randrange(1, 5))]
+        answers.append([*answers[0], dice.randrange(256)])
+        return Branch(suffix, answers)
+
+    return [branch() for _ in range(count)]
+
+
+def prefix_of(length: int, seed: int = 1) -> list[int]:
+    dice = random.Random(seed)
+    return [256, *(dice.randrange(256) for _ in range(length - 1))]
+
+
+def close(found: Sequence[NDArray[np.float64]], wanted: Sequence[NDArray[np.float64]], within: float = 1e-4) -> None:
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert np.abs(one - other).max() < within
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma", "mamba"])
+@pytest.mark.parametrize(("batch", "count"), [(512, 12), (16, 12)])
+async def test_scores_are_those_of_whole_sequences(
+    kind: str, batch: int, count: int, open_: Open, files: dict[str, Path]
+) -> None:
+    prefix, branches = prefix_of(70), drawn(random.Random(kind), count)
+    model = open_(kind, batch=batch, ubatch=batch)
+    assert model.reuses == (kind != "mamba")
+    close((await model.score(prefix, branches)).logs, Reference(files[kind]).logs(prefix, branches))
+
+
+async def test_a_deterministic_model_computes_each_by_itself(open_: Open, files: dict[str, Path]) -> None:
+    prefix, branches = prefix_of(40), drawn(random.Random(3), 6)
+    model = open_(deterministic=True)
+    one, two = await model.score(prefix, branches), await model.score(prefix, branches[::-1])
+    assert one.cached == two.cached == 0
+    close(one.logs, two.logs[::-1], within=1e-12)
+    close(one.logs, Reference(files["llama"]).logs(prefix, branches))
+
+
+async def test_neither_order_nor_number_nor_what_is_cached_matters(open_: Open) -> None:
+    prefix, branches = prefix_of(50), drawn(random.Random(4), 150)
+    model = open_(batch=64)
+    first = await model.score(prefix, branches)
+    again = await model.score(prefix, branches[::-1])
+    assert (first.cached, again.cached) == (0, 50)
+    close(first.logs, again.logs[::-1], within=1e-4)
+    for at in (0, 77, 149):
+        alone = await model.score(prefix, branches[at : at + 1])
+        close(alone.logs, first.logs[at : at + 1], within=1e-4)
+
+
+async def test_a_prefix_starts_where_the_one_before_parted(open_: Open, files: dict[str, Path]) -> None:
+    model, reference, branches = open_(), Reference(files["llama"]), drawn(random.Random(5), 3)
+    one = prefix_of(60)
+    two = [*one[:37], *prefix_of(20, seed=9)]
+    for prefix, cached in ((one, 0), (two, 37), (one, 60), ([*two, 7, 8], 57), (one[:30], 30), (two, 57)):
+        found = await model.score(prefix, branches)
+        assert found.cached == cached
+        close(found.logs, reference.logs(prefix, branches))
+
+
+async def test_prefixes_that_do_not_fit_give_way(open_: Open, files: dict[str, Path]) -> None:
+    """512 tokens and a round hold three prefixes of 200; twelve in turn push each other out, and stay right."""
+    model, reference, branches = open_(batch=64), Reference(files["llama"]), drawn(random.Random(6), 4)
+    prefixes = [prefix_of(200, seed=seed) for seed in range(12)]
+    for prefix in [*prefixes, *prefixes[:2], prefixes[-1]]:
+        found = await model.score(prefix, branches)
+        assert found.cached in (1, 200) if prefix is not prefixes[0] else True
+        close(found.logs, reference.logs(prefix, branches))
+    assert (await model.score(prefixes[-1], branches)).cached == 200
+
+
+async def test_a_sequence_may_fill_the_context(open_: Open, files: dict[str, Path]) -> None:
+    prefix, suffix = prefix_of(250), prefix_of(258, seed=2)
+    branches = [Branch(suffix, [[1, 2, 3, 4], [9]]), Branch(suffix[:5], [[7]])]
+    model = open_(batch=64)
+    close((await model.score(prefix, branches)).logs, Reference(files["llama"]).logs(prefix, branches))
+
+
+async def test_answers_right_behind_the_prefix(open_: Open, files: dict[str, Path]) -> None:
+    model, branches = open_(), [Branch([], [[5], [6, 7]]), Branch([9], [[5]])]
+    for prefix in (prefix_of(20), [256]):
+        close((await model.score(prefix, branches)).logs, Reference(files["llama"]).logs(prefix, branches))
+
+
+async def test_more_answers_than_sequences(open_: Open, files: dict[str, Path]) -> None:
+    answers = [[one, two, 3] for one in range(15) for two in range(17)]
+    branches = [Branch([1, 2], answers)]
+    found = (await open_().score(prefix_of(10), branches)).logs[0]
+    reference = Reference(files["llama"])
+    for at in range(0, len(answers), 40):
+        assert abs(found[at] - reference.log([*prefix_of(10), 1, 2], answers[at])) < 1e-4
+
+
+async def test_all_single_tokens_sum_to_one(open_: Open) -> None:
+    found = await open_().score(prefix_of(10), [Branch([4], [[token] for token in range(llamas.WORDS)])])
+    assert abs(np.exp(found.logs[0]).sum() - 1) < 1e-6
+
+
+@pytest.mark.parametrize("flash", ["auto", "off"])
+async def test_what_is_no_number_stays_with_its_branch(flash: str, open_: Open, files: dict[str, Path]) -> None:
+    branches = drawn(random.Random(8), 30)
+    bad = {3, 17}
+    for at in bad:
+        branches[at] = Branch([*branches[at].suffix, BAD, 5], branches[at].answers)
+    model, reference, prefix = open_("poisoned", flash_attention=flash), Reference(files["poisoned"]), prefix_of(30)
+    found = await model.score(prefix, branches)
+    within = 1e-4 if flash == "off" else 0.1
+    for at, (branch, logs) in enumerate(zip(branches, found.logs, strict=True)):
+        if at in bad:
+            assert np.isnan(logs).all()
+        else:
+            close([logs], reference.logs(prefix, [branch]), within)
+    sound = [branch for at, branch in enumerate(branches) if at not in bad]
+    close((await model.score(prefix, sound)).logs, [one for at, one in enumerate(found.logs) if at not in bad], within)
+
+
+async def test_a_poisoned_prefix_gives_nothing_and_the_next_call_is_right(open_: Open, files: dict[str, Path]) -> None:
+    model, branches = open_("poisoned"), drawn(random.Random(9), 10)
+    found = await model.score([*prefix_of(9), BAD], branches)
+    assert all(np.isnan(logs).all() for logs in found.logs)
+    close((await model.score(prefix_of(9), branches)).logs, Reference(files["poisoned"]).logs(prefix_of(9), branches))
+
+
+async def test_calls_take_turns_and_each_gets_its_own(open_: Open, files: dict[str, Path]) -> None:
+    model, reference = open_(batch=64), Reference(files["llama"])
+    order: list[str] = []
+
+    async def ask(name: str, prefix: list[int], branches: list[Branch]) -> list[NDArray[np.float64]]:
+        found = (await model.score(prefix, branches)).logs
+        order.append(name)
+        return found
+
+    long = (prefix_of(60, seed=1), drawn(random.Random(1), 200))
+    short = (prefix_of(60, seed=2), drawn(random.Random(2), 3))
+    found = await asyncio.gather(ask("long", *long), ask("short", *short))
+    assert order == ["short", "long"]
+    close(found[1], reference.logs(*short))
+    alone = (await open_(batch=64).score(*long)).logs
+    close(found[0], alone, within=1e-4)
+
+
+async def test_a_cancelled_call_ends_and_leaves_others_right(open_: Open, files: dict[str, Path]) -> None:
+    model, branches = open_(batch=32), drawn(random.Random(2), 5)
+    for delay in (0, 0.001, 0.01, 0.05):
+        long = asyncio.create_task(model.score(prefix_of(300), drawn(random.Random(1), 3000)))
+        await asyncio.sleep(delay)
+        long.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await long
+        close(
+            (await model.score(prefix_of(40), branches)).logs, Reference(files["llama"]).logs(prefix_of(40), branches)
+        )
+
+
+async def test_closing_ends_what_waits(open_: Open) -> None:
+    model = open_(batch=32)
+    calls = [asyncio.create_task(model.score(prefix_of(300), drawn(random.Random(1), 2000))) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    await asyncio.to_thread(model.close)
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(one, ShuttingDown) for one in found)
+    with pytest.raises(ShuttingDown):
+        await model.score([1], [])
+
+
+async def test_a_failed_computation_fails_its_call_only(
+    open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, branches = open_(), drawn(random.Random(2), 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(model._context, "compute_shared", lambda: -3)
+        with pytest.raises(ColdframeError, match="code -3"):
+            await model.score(prefix_of(20), branches)
+    model._context.batch.count = 0
+    close((await model.score(prefix_of(20), branches)).logs, Reference(files["llama"]).logs(prefix_of(20), branches))
+
+
+def test_adapters_are_refused(open_: Open) -> None:
+    with pytest.raises(LoadFailed, match="adapters are for chats"):
+        open_(adapters={"a": {"path": "./a.gguf"}})
+
+
+@pytest.mark.slow
+async def test_a_quantised_model_agrees_within_its_rounding(smollm2: Path, open_: Open) -> None:
+    """Q4_1 multiplies activations rounded to 8 bits, so that logits move by tenths with the shape of a batch."""
+    model = open_(path=smollm2, context=1024)
+    words = model.words
+    prefix = words.prompt("The weather was lovely and we enjoyed every minute of the concert in the park.\n")
+    branches = [
+        Branch(
+            words.tokenize(text, special=False), [words.tokenize(answer, special=False) for answer in (" Yes", " No")]
+        )
+        for text in ("Was it sunny? Answer:", "Was it raining? Answer:", "Did they enjoy it? Answer:")
+    ]
+    found = (await model.score(prefix, branches)).logs
+    wanted = Reference(smollm2, type_k=1, type_v=1).logs(prefix, branches)
+    close(found, wanted, within=0.7)
