@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from host.errors import ColdframeError, ManifestError, ModelNotFound
+from host.errors import ColdframeError, LoadFailed, ManifestError, ModelNotFound
 from host.function import Function
 from host.lifecycle.deployment import Deployment
 from host.manifest import Document, Manifest
@@ -99,8 +99,11 @@ class Catalog:
         return f" `{base}` has no adapter `{adapter}`; its adapters: {known}."
 
     def entry(self, manifest: Manifest) -> Entry:
-        """Return the entry of a manifest that is served."""
-        return next(entry for entry in self._entries.values() if entry.manifest == manifest)
+        """Return the entry of a manifest that is served; raises `LoadFailed` for one that was changed or removed."""
+        for entry in self._entries.values():
+            if entry.manifest == manifest:
+                return entry
+        raise LoadFailed(f"The manifest of `{manifest.name}` was changed or removed while its model was loaded.")
 
     def refresh(self) -> None:
         """Read the folder and make the deployments agree with it. Nothing is loaded by this."""

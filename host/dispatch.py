@@ -86,6 +86,8 @@ class Dispatch:
     def _only(self, operation: Operation[Any, Any]) -> Deployment:
         """Return the one deployment that answers `operation`, for dialects whose requests name no model."""
         able = [deployment for deployment in self._catalog if operation in deployment.function.operations]
+        if operation.option is not None:
+            able = [deployment for deployment in able if deployment.manifest.options.get(operation.option)]
         if len(able) != 1:
             names = ", ".join(sorted(deployment.name for deployment in able)) or "no model yet"
             words = f"`model`: name the model to use; served for {operation.name}: {names}."

@@ -13,6 +13,7 @@ It knows codes, statuses and words, and nothing of HTTP frameworks, engines or w
     ├── RequestTooLarge                413  request_too_large
     ├── QueueFull                      429  queue_full
     ├── InstanceDied                   502  instance_died
+    ├── NotFinite                      502  not_finite
     ├── Unavailable                    503  unavailable
     │   ├── QueueTimeout               503  queue_timeout
     │   ├── LoadFailed                 503  load_failed
@@ -150,6 +151,14 @@ class InstanceDied(ColdframeError):
 
     status = 502
     code = "instance_died"
+
+
+class NotFinite(ColdframeError):
+    """The model gave numbers that are not finite for one input; `extra` has its `index`, where that is known."""
+
+    status = 502
+    code = "not_finite"
+    retry = False
 
 
 class Unavailable(ColdframeError):

@@ -36,6 +36,8 @@ class Operation(msgspec.Struct, Generic[Request, Answer], kw_only=True, frozen=T
     streams: bool = False
     path: str | None = None
     """The route that takes its JSON by POST, such as `/v1/embeddings`: the command line asks it. None: it has none."""
+    option: str | None = None
+    """The manifest's option without which a model does not answer it; None: every model of the function does."""
 
 
 class Engine(msgspec.Struct, kw_only=True, frozen=True):

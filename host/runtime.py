@@ -18,7 +18,7 @@ import structlog
 from host import machine
 from host.catalog import Catalog
 from host.dispatch import Dispatch
-from host.errors import InvalidRequest, LoadFailed, ManifestError, SourceError
+from host.errors import InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
 from host.events import Event
 from host.function import Engine, Function, Progress, Wanted
 from host.lifecycle.budget import Budget
@@ -27,6 +27,7 @@ from host.manifest import Document, Manifest, options
 from host.placement.link import Placement
 from host.registry import Registry
 from host.settings import Settings
+from host.sources.reference import kind
 from host.sources.resolve import check as check_source
 from host.sources.resolve import resolve
 
@@ -157,6 +158,13 @@ class Around:
         wanted = _wanted(manifest, self.runtime.folder, function, self.runtime.registry)
         try:
             return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+        except ModelFileNotFound as error:
+            if kind(manifest.model) == "hub":
+                raise
+            # What lies on this machine, and where, is for its owner: clients read what is raised here.
+            log.warning("model is not here", name=manifest.name, reason=error.message)
+            words = f"The files of `{manifest.name}` are not where its manifest says: `coldframe check` tells more."
+            raise ModelFileNotFound(words, param="model") from error
         finally:
             given_up.set()
 

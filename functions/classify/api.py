@@ -152,5 +152,5 @@ CLASSIFY: Operation[ClassifyRequest, Classified] = Operation(
     name="classify", request=ClassifyRequest, answer=Classified, path="/v1/classify"
 )
 MODERATE: Operation[ModerationRequest, Moderated] = Operation(
-    name="moderate", request=ModerationRequest, answer=Moderated, path="/v1/moderations"
+    name="moderate", request=ModerationRequest, answer=Moderated, path="/v1/moderations", option="moderation"
 )

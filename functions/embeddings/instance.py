@@ -19,7 +19,7 @@ from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.batching.item import Item
 from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.output import Output
-from host.errors import InvalidRequest
+from host.errors import InvalidRequest, NotFinite
 from host.function import Facts, Instance, Load, Usage
 
 CAPACITY = 256
@@ -37,11 +37,15 @@ class EmbeddingsInstance(Instance):
         self._layout = layout
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
-        """Return what each input became. Raises `InvalidRequest`, and `InputTooLong` for what may not be cut."""
+        """Return what each input became. Raises `InvalidRequest`, `InputTooLong`, and `NotFinite` naming the input."""
         check(request)
         kinds = self._kinds(request)
         size = self._items.dimension(request) if "dense" in kinds else 0
-        items, outputs = await self._computed(request, listed(request.input), kinds)
+        try:
+            items, outputs = await self._computed(request, listed(request.input), kinds)
+        except NotFinite as error:
+            place = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
+            raise NotFinite(f"{place}: {error.message}", param=place, extra=error.extra) from error
         return Vectors(
             data=self._joined([one.dense for one in outputs if one.dense is not None], size),
             dimension=size,

@@ -13,6 +13,7 @@ from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.foreign import Foreign
 from functions.embeddings.inputs import QUERY, Given
 from functions.embeddings.parts import Image
+from functions.engines.batching import brevity
 from functions.engines.batching.item import Ids, Item
 from functions.engines.transformers.sentence.layout import Layout
 from host.errors import InputTooLong, InvalidRequest
@@ -160,19 +161,16 @@ class Items:
         Megabytes of text would else keep the tokenizer, and whoever waits for it, busy for seconds only to be refused.
         """
         most = _FAR * longest
-        if len(text) < 2 * most:
-            return text
-        words = text.split(maxsplit=most)
-        if len(words) <= most:
+        words = text.split(maxsplit=most) if len(text) >= 2 * most else []
+        if len(words) > most:
+            if cut:
+                return text[: -len(words[-1])]
+            raise _far_too_long(at, f"more than {most} tokens", longest, {"n_prompt_tokens": most, "n_ctx": longest})
+        if not brevity.too_long(text, longest):
             return text
         if cut:
-            return text[: -len(words[-1])]
-        raise InputTooLong(
-            f"input[{at}] is too large: it has more than {most} tokens, the model takes {longest}; "
-            "shorten it, or send truncate: true to have it cut",
-            param=f"input[{at}]",
-            extra={"n_prompt_tokens": most, "n_ctx": longest},
-        )
+            return brevity.head(text, longest)
+        raise _far_too_long(at, f"more than {brevity.PER_TOKEN * longest} characters", longest, {"n_ctx": longest})
 
     def _fit(self, ids: Ids, at: int, *, count: int, longest: int, cut: bool) -> Ids:
         if not len(ids):
@@ -195,3 +193,12 @@ class Items:
 def _read(placed: Sequence[Placed], foreign: Foreign) -> list[Placed]:
     """Return the inputs with token ids of another vocabulary as text again."""
     return [(item if isinstance(item, str) else foreign.text(item, f"input[{at}]"), at) for item, at in placed]
+
+
+def _far_too_long(at: int, has: str, longest: int, extra: dict[str, int]) -> InputTooLong:
+    return InputTooLong(
+        f"input[{at}] is too large: it has {has}, the model takes {longest} tokens; "
+        "shorten it, or send truncate: true to have it cut",
+        param=f"input[{at}]",
+        extra=extra,
+    )

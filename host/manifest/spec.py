@@ -68,7 +68,8 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     aliases: tuple[Name, ...] = ()
     """Other names clients may send."""
     engine: Line = "auto"
-    """`llama`, `transformers`, …; `auto` goes by the files: `.gguf` runs on llama, folders on transformers."""
+    """`llama`, `transformers`, `onnx`, …; `auto` goes by the files: `.gguf` runs on llama, `.onnx` on onnx, folders of
+    safetensors on transformers."""
     slots: Slots | Literal["auto"] = "auto"
     """Sequences decoded side by side."""
     idle: Duration = 300.0

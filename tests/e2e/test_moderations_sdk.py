@@ -121,7 +121,14 @@ def test_a_model_without_a_table_says_what_to_add(client, also):
     with pytest.raises(openai.BadRequestError, match=r"has no options\.moderation") as caught:
         client.moderations.create(model="plain", input=FINE)
     assert caught.value.param == "model"
-    with pytest.raises(openai.BadRequestError, match="name the model to use; served for moderate: guard, plain"):
+    also("second", options={"moderation": TABLE})
+    with pytest.raises(openai.BadRequestError, match="name the model to use; served for moderate: guard, second"):
         client.moderations.create(input=FINE)
     with pytest.raises(openai.NotFoundError):
         client.moderations.create(model="nobody", input=FINE)
+
+
+def test_without_a_model_only_those_with_a_table_are_asked(client, also):
+    also("plain")
+    also("plain-too")
+    assert flagged(client.moderations.create(input=INSULT).results[0]) == ["harassment"]

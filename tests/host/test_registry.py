@@ -112,10 +112,15 @@ def test_an_unknown_task_names_the_nearest_one():
         ({"model": "org/repo", "engine": "tf"}, None, "tf"),
         ({"model": "org/repo", "engine": "tf"}, "x.gguf", "tf"),
         ({"model": "org/repo-1.5"}, None, None),
+        ({"model": "org/repo/onnx/model_q4.onnx"}, None, "onnx"),
+        ({"model": "org/repo"}, "model.onnx", "onnx"),
+        ({"model": "org/repo", "engine": "onnx"}, None, "onnx"),
+        ({"model": "org/repo", "engine": "onnx"}, "folder/", "onnx"),
     ],
 )
 def test_the_engine_goes_by_the_files(tmp_path, keys, file, chosen):
-    found = registry(p=plugin([function("f", "llama", "tf")], [engine("llama", ".gguf"), engine("tf")]))
+    engines = [engine("llama", ".gguf"), engine("tf"), engine("onnx", ".onnx")]
+    found = registry(p=plugin([function("f", "llama", "tf", "onnx")], engines))
     path = None
     if file is not None:
         path = tmp_path / file.rstrip("/")
@@ -130,6 +135,15 @@ def test_a_file_that_no_engine_takes_is_refused_by_name(tmp_path):
     path.write_text("")
     with pytest.raises(ManifestError, match=r"no engine of `f` runs `x\.bin`"):
         found.engine(manifest(), found.functions["f"], path)
+
+
+def test_a_file_of_an_engine_that_is_disabled_is_told_so_and_runs_on_no_other(tmp_path):
+    engines = [engine("tf"), engine("onnx", ".onnx", requires=("no_such_library",))]
+    found = registry(p=plugin([function("f", "tf", "onnx")], engines))
+    assert "function f" not in found.disabled
+    with pytest.raises(FunctionDisabled, match="`onnx` is disabled: not installed: no_such_library"):
+        found.engine(manifest(model="./m.onnx"), found.functions["f"], tmp_path / "m.onnx")
+    assert found.engine(manifest(), found.functions["f"], tmp_path).name == "tf"
 
 
 @pytest.mark.parametrize("name", ["nope", "other"])

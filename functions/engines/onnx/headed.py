@@ -23,7 +23,7 @@ from functions.engines.onnx.library import ran_out
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from functions.engines.transformers.tokenizer import Tokenizer
-from host.errors import ColdframeError, LoadFailed
+from host.errors import ColdframeError, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 _RANKS: dict[Head, int] = {"sequence": 2, "token": 3}
@@ -91,7 +91,7 @@ class OnnxHeaded:
         if logits.shape[:-1] != shape:
             raise ColdframeError(f"the model gave logits of shape {logits.shape} for inputs of shape {mask.shape}")
         if not np.isfinite(logits).all():
-            raise ColdframeError(f"the model gave numbers that are not finite with {self._file}")
+            raise NotFinite(f"the model gave numbers that are not finite with {self._file}")
         if self._head == "sequence":
             return list(logits)
         return [row[: len(item.ids)] for row, item in zip(logits, items, strict=True)]

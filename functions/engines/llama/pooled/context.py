@@ -20,7 +20,7 @@ from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
-from host.errors import ColdframeError, LoadFailed, OutOfMemory, ShuttingDown
+from host.errors import ColdframeError, LoadFailed, NotFinite, OutOfMemory, ShuttingDown
 
 Rows = npt.NDArray[np.float32]
 
@@ -74,7 +74,7 @@ class PooledContext:
     def compute(self, inputs: Sequence[Ids]) -> Rows:
         """Return a row for each of at most `most` inputs, whose tokens fit into the batch together, or one alone.
 
-        Raises `OutOfMemory`, `ShuttingDown` once aborted, and `ColdframeError` for numbers that are not finite.
+        Raises `OutOfMemory`, `ShuttingDown` once aborted, and `NotFinite`.
         """
         if self._memory:
             lib.llama_memory_clear(self._memory, False)
@@ -139,7 +139,7 @@ class PooledContext:
                 raise ColdframeError("llama.cpp gave no vector for an input")
             found[at] = np.ctypeslib.as_array(numbers, (self._size,))
         if not np.isfinite(found).all():
-            raise ColdframeError("the model gave numbers that are not finite")
+            raise NotFinite("the model gave numbers that are not finite")
         return found
 
 

@@ -27,7 +27,7 @@ from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.output import Vector
 from functions.engines.transformers.tokenizer import Tokenizer
-from host.errors import ColdframeError, LoadFailed
+from host.errors import ColdframeError, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 _TOKENS = ("last_hidden_state", "token_embeddings")
@@ -115,7 +115,7 @@ class OnnxSentence:
         for layer in self._layers:
             vectors = layer(vectors)
         if not np.isfinite(vectors).all():
-            raise ColdframeError(f"the model gave numbers that are not finite with {self._file}")
+            raise NotFinite(f"the model gave numbers that are not finite with {self._file}")
         return list(vectors)
 
 
