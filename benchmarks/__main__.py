@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.table import Row, show
 
-NAMES = ("start", "cold", "overhead", "chat")
+NAMES = ("start", "cold", "overhead", "encoders", "chat")
 
 
 def main(names: list[str]) -> int:

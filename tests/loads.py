@@ -29,7 +29,13 @@ def given(
     threads: int = 2,
     **manifest: Any,
 ) -> Load:
-    """Return the load of a model in a folder or file; `options` are checked and split as the host does it."""
+    """Return the load of a model in a folder or file; `options` are checked and split as the host does it.
+
+    On Transformers it is in fp32, so that numbers can be compared with those of libraries run directly; tests of bf16
+    say `quantization=None` or `"bf16"`.
+    """
+    if engine == "transformers":
+        manifest.setdefault("quantization", "fp32")
     made, document = of_manifest(Manifest(task=task, model="x", name="m", options=options or {}, **manifest))
     function = registry().function(task)
     own, functions = options_.read(document, registry().engines[engine].options, function.options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from functions.classify.api import LABELS_MAX, TEXTS_MAX, ClassifyRequest, ModerationRequest
-from host.errors import InvalidRequest, UnsupportedParameter
+from host.errors import InvalidRequest
 
 FIELDS = ("input", "texts", "inputs")
 WINDOWS = ("mean", "max", "first", "off")
@@ -32,7 +32,7 @@ def check(request: ClassifyRequest) -> None:
                 f"windows must be 'mean', 'max', 'first' or 'off', got {request.windows!r}", param="windows"
             )
         if request.truncate is not None:
-            raise UnsupportedParameter("set windows or truncate, not both", param="truncate")
+            raise InvalidRequest("set windows or truncate, not both", param="truncate")
 
 
 def texts(request: ClassifyRequest) -> tuple[str, list[str]]:
@@ -41,7 +41,7 @@ def texts(request: ClassifyRequest) -> tuple[str, list[str]]:
     if not given:
         raise InvalidRequest("input is missing: send a text or a list of texts", param="input")
     if len(given) > 1:
-        raise UnsupportedParameter(f"set {given[0][0]} or {given[1][0]}, not both", param=given[1][0])
+        raise InvalidRequest(f"set {given[0][0]} or {given[1][0]}, not both", param=given[1][0])
     name, found = given[0]
     return name, _listed(name, found)
 

@@ -16,6 +16,7 @@ from functions.classify.passages import Reading
 from functions.classify.scores import activation
 from functions.classify.selection import Read, classifications, thresholds
 from functions.classify.verdicts import Verdicts
+from functions.engines.batching import brevity
 from functions.engines.batching.headed import Head, HeadedModel
 from host.errors import InvalidRequest, LoadFailed, UnsupportedParameter
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
@@ -51,6 +52,7 @@ class Classifier(Instance):
         self._labeller = Labeller(model, self._activation)
         self._said = None if knobs.threshold == "auto" else knobs.threshold
         self._check_options()
+        _check_context(model, inference=self._labeller.entailment is not None)
         if knobs.moderation or self._labeller.entailment is not None:
             # A text must not end itself and go on as the hypothesis, nor hide behind tokens that mean its end.
             model.tokenizer.literal()
@@ -103,6 +105,7 @@ class Classifier(Instance):
         chosen = wanted or self._knobs.labels
         multi = self._knobs.multi_label if request.multi_label is None else request.multi_label
         template = request.hypothesis_template or self._knobs.hypothesis_template
+        self._check_brief(wanted, template)
         self._check_kind(request, wanted, name, len(given))
         if chosen:
             found = await self._labeller.chosen(given, chosen, template, reading, multi=multi)
@@ -156,6 +159,11 @@ class Classifier(Instance):
             how = "off"
         return Reading(name=name, how=how, limit=limit, overlap=self._knobs.overlap)
 
+    def _check_brief(self, wanted: list[str] | None, template: str) -> None:
+        brevity.check(template, self._model.longest, "hypothesis_template")
+        for at, label in enumerate(wanted or ()):
+            brevity.check(label, self._model.longest, f"labels[{at}]")
+
     def _check_kind(self, request: ClassifyRequest, wanted: list[str] | None, name: str, count: int) -> None:
         """Raise `InvalidRequest` for labels that the model cannot choose from, and for a model that needs some."""
         if self._labeller.entailment is None:
@@ -197,6 +205,13 @@ class Classifier(Instance):
         if self._activation == "none" and (knobs.moderation or self._said is not None):
             key = "moderation" if knobs.moderation else "threshold"
             raise LoadFailed(f"options.{key} needs probabilities, and this model's scores are plain numbers")
+
+
+def _check_context(model: HeadedModel, *, inference: bool) -> None:
+    frame = len(model.tokenizer.prefix) + len(model.tokenizer.suffix)
+    taken = model.tokenizer.pair.extra if inference else frame
+    if model.longest <= taken:
+        raise LoadFailed(f"context is {model.longest}: it must be more than the {taken} special tokens of this model")
 
 
 def _check_named(given: dict[str, float], found: Read) -> None:

@@ -21,6 +21,9 @@ from functions.engines.llama.pooled.words import Words
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
+_NO_RERANKER, _NO_HEAD = "this file is no reranker", "this file has no head for classification"
+"""What the engine says of a file without ranks, and what it means to this function."""
+
 
 class _Tokenizer:
     """A file's vocabulary, whose tokens have no places in the text: nobody here asks for them."""
@@ -56,7 +59,10 @@ class LlamaHeaded:
     @staticmethod
     def plan(load: Load) -> Plan:
         """Weigh the file; raises `LoadFailed` for one that pools vectors and no ranks."""
-        return planning.make(load, "scores")
+        try:
+            return planning.make(load, "scores")
+        except LoadFailed as error:
+            raise type(error)(error.message.replace(_NO_RERANKER, _NO_HEAD), param=error.param) from None
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:

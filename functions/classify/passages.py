@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from functions.classify.options import Windows
+from functions.engines.batching import brevity
 from functions.engines.batching.headed import TextTokenizer
 from functions.engines.batching.item import Ids, Item
 from functions.engines.batching.windows import windows
@@ -20,10 +21,9 @@ ITEMS_MAX = 65_536
 """Inputs that one request may have computed: texts times labels times windows."""
 _WINDOWS_MAX = 1024
 """Windows of one text."""
-_FAR = 16
-"""How many times too long a text is that is cut or refused before it is tokenised."""
 _BREATH = 512
 """Items made before other work of the event loop gets its turn: a few milliseconds."""
+_HINT = "shorten it, send windows: mean to have all of it read in windows, or truncate: true to have its beginning read"
 
 
 class Reading(msgspec.Struct, kw_only=True, frozen=True):
@@ -58,9 +58,11 @@ class Passages:
         prefix, suffix = self._tokenizer.prefix, self._tokenizer.suffix
         room = _room(reading, len(prefix) + len(suffix), "max_length")
         found: list[Passage] = []
-        for at, ids in enumerate(await self._tokenizer.encode(_shortened(texts, reading))):
+        kept = _shortened(texts, reading)
+        for at, ids in enumerate(await self._tokenizer.encode(kept)):
             bare = ids[len(prefix) : len(ids) - len(suffix)]
             spans, truncated = _spans(len(bare), room, _place(reading, at, len(texts)), reading)
+            truncated = truncated or len(kept[at]) < len(texts[at])
             framed = (
                 [ids]
                 if len(spans) == 1 and not truncated
@@ -87,11 +89,13 @@ class Passages:
         ]
         found: list[list[Passage]] = []
         made = 0
-        for at, pieces in enumerate(await self._tokenizer.pieces(_shortened(texts, reading))):
+        kept = _shortened(texts, reading)
+        for at, pieces in enumerate(await self._tokenizer.pieces(kept)):
             row: list[Passage] = []
             place = _place(reading, at, len(texts))
             for second, room in zip(seconds, rooms, strict=True):
                 spans, truncated = _spans(len(pieces.ids), room, place, reading)
+                truncated = truncated or len(kept[at]) < len(texts[at])
                 items = [pair.item(pieces.ids[a:b], second) for a, b in spans]
                 row.append(Passage(items=items, tokens=[b - a for a, b in spans], truncated=truncated))
                 made += len(items)
@@ -117,7 +121,7 @@ def _room(reading: Reading, taken: int, blamed: str) -> int:
 def _spans(count: int, room: int, place: str, reading: Reading) -> tuple[list[tuple[int, int]], bool]:
     """Return the first token and the end of each part of a text to read, and whether its end is left out."""
     if not count:
-        raise InvalidRequest(f"{place} has no tokens for this model: it is white space only", param=place)
+        raise InvalidRequest(f"{place} has no tokens for this model", param=place)
     if count <= room:
         return [(0, count)], False
     if reading.how == "first":
@@ -131,23 +135,26 @@ def _spans(count: int, room: int, place: str, reading: Reading) -> tuple[list[tu
 
 
 def _shortened(texts: Sequence[str], reading: Reading) -> list[str]:
-    """Return the texts without what is over-long by far: a word is a token at least.
+    """Return the texts without what is over-long by far.
 
     Megabytes of text would else keep the tokenizer, and whoever waits for it, busy only to be cut or refused.
     """
-    most = reading.limit * (_FAR if reading.how in ("first", "off") else _WINDOWS_MAX)
-    return [_short(text, most, _place(reading, at, len(texts)), reading) for at, text in enumerate(texts)]
-
-
-def _short(text: str, most: int, place: str, reading: Reading) -> str:
-    if len(text) < 2 * most:
-        return text
-    words = text.split(maxsplit=most)
-    if len(words) <= most:
-        return text
     if reading.how == "first":
-        return text[: -len(words[-1])]
-    raise _too_long(place, f"more than {most} tokens", reading.limit, most=None if reading.how == "off" else most)
+        return [brevity.head(text, reading.limit) for text in texts]
+    for at, text in enumerate(texts):
+        _check_brief(text, _place(reading, at, len(texts)), reading)
+    return list(texts)
+
+
+def _check_brief(text: str, place: str, reading: Reading) -> None:
+    if reading.how == "off":
+        brevity.check(text, reading.limit, place, _HINT)
+        return
+    most = reading.limit * _WINDOWS_MAX
+    brevity.check(text, most, place, "send it in parts")
+    # A word is a token at least.
+    if len(text) >= 2 * most and len(text.split(maxsplit=most)) > most:
+        raise _too_long(place, f"more than {most} tokens", reading.limit, most=most)
 
 
 def _checked(found: list[Passage], reading: Reading) -> list[Passage]:
@@ -175,8 +182,4 @@ def _too_long(place: str, has: str, room: int, most: int | None = None) -> Input
         return InputTooLong(
             f"{place} is too large: it has {has}, and {most} are read in windows at most; send it in parts", param=place
         )
-    return InputTooLong(
-        f"{place} is too large: it has {has}, {room} are read at once; shorten it, send windows: mean to have all of "
-        "it read in windows, or truncate: true to have its beginning read",
-        param=place,
-    )
+    return InputTooLong(f"{place} is too large: it has {has}, {room} are read at once; {_HINT}", param=place)

@@ -66,7 +66,7 @@ class Question(msgspec.Struct, kw_only=True, frozen=True):
     choices: list[ChoiceSpec] | None = None
     """2 to 255, each once."""
     levels: list[LevelSpec] | None = None
-    """At least 2, from the lowest to the highest."""
+    """2 to 255, from the lowest to the highest."""
 
 
 class DecisionRequest(msgspec.Struct, kw_only=True, frozen=True):

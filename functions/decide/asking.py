@@ -14,8 +14,9 @@ from functions.decide.events import Events, Ids
 from functions.decide.options import DecideOptions
 from functions.decide.prompt import Asked, asked, filled
 from functions.decide.script import Script
-from functions.decide.texts import spelled, values
+from functions.decide.texts import spelled, values, written
 from functions.decide.turns import Turn, turns
+from functions.engines.batching import brevity
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.trunks import common
 from functions.engines.llama.template import ChatTemplate
@@ -51,9 +52,12 @@ class Asker:
     def request(self, request: DecisionRequest) -> tuple[list[int], list[Ask]]:
         """Return the prefix and the questions; what all of them begin with belongs to the prefix.
 
-        Raises `InvalidRequest` where the template refuses the input, and `ContextLengthExceeded`.
+        Raises `InvalidRequest` where the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for
+        what is so long that it is not even tokenised.
         """
-        script = Script(self._template, self._words, turns(request, self._system))
+        spoken = turns(request, self._system)
+        self._check_brief(request, spoken)
+        script = Script(self._template, self._words, spoken)
         said = [asked(question, self._options) for question in request.questions]
         suffixes = [script.suffix(one) for one in said]
         count = self._lead(script, {question.type for question in request.questions}, suffixes)
@@ -85,11 +89,16 @@ class Asker:
     def _events(self, question: Question) -> Events:
         """Return what may be answered, each spelled as it is behind a word and at the beginning of a line."""
         if question.type == "predicate":
-            return Events([self._spellings(self._options.yes), self._spellings(self._options.no)])
+            return Events([self._spellings(self._options.yes_words), self._spellings(self._options.no_words)])
         return Events([self._spellings([one]) for one in spelled(values(question))])
 
     def _spellings(self, texts: Sequence[str]) -> list[Ids]:
         return [tuple(self._words.tokenize(space + text, special=False)) for text in texts for space in (" ", "")]
+
+    def _check_brief(self, request: DecisionRequest, said: Sequence[Turn]) -> None:
+        brevity.check("\n".join(turn.text for turn in said), self._longest, "input")
+        for at, question in enumerate(request.questions):
+            brevity.check(written(question), self._longest, f"questions[{at}]")
 
     def _check_room(self, prefix: Sequence[int], ask: Ask, at: int) -> None:
         own = len(ask.branch.suffix) + max(map(len, ask.events.spellings))

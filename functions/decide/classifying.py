@@ -15,10 +15,12 @@ from functions.decide.api import Answer, DecisionRequest, Decisions, Question, R
 from functions.decide.checks import check
 from functions.decide.heads import Labels, hypotheses, inferred
 from functions.decide.options import DecideOptions
+from functions.decide.texts import written
 from functions.decide.turns import turns
+from functions.engines.batching import brevity
 from functions.engines.batching.headed import Head, HeadedModel
 from functions.engines.batching.item import Item
-from host.errors import InputTooLong, InvalidRequest
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
@@ -48,13 +50,14 @@ class ClassifierDecide(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
+        if _options(load).prior:
+            raise LoadFailed("options.prior is for chat models: a classifier has no prior", param="options.prior")
         return cls.engine.plan(load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head; raises `LoadFailed`, and `OutOfMemory`."""
-        options = msgspec.msgpack.decode(load.function_options, type=DecideOptions)
-        return cls(cls.engine.load(load, plan, progress, "sequence"), options)
+        return cls(cls.engine.load(load, plan, progress, "sequence"), _options(load))
 
     async def answer(self, request: DecisionRequest) -> Decisions:
         """Return an answer to each question, a refusal where its answers are not the model's labels.
@@ -63,17 +66,10 @@ class ClassifierDecide(Instance):
         """
         check(request)
         about = _text(request)
-        if self._labels.inference is not None:
-            items, counts = await self._pairs(about, request.questions)
-        else:
-            items, counts = [await self._single(about)], []
-        rows = [row.tolist() for row in await self._model.logits(items)]
-        answers = (
-            self._inferred(request.questions, rows, counts)
-            if self._labels.inference is not None
-            else [self._labelled(question, rows[0]) for question in request.questions]
-        )
-        return Decisions(answers=answers, usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)))
+        brevity.check(about, self._model.longest, "input")
+        if self._labels.inference is None:
+            return await self._labelled(about, request.questions)
+        return await self._inferred(about, request.questions)
 
     def facts(self) -> Facts:
         """Return what was chosen."""
@@ -89,8 +85,10 @@ class ClassifierDecide(Instance):
         self._check_room(item, "input", "the input has {} tokens")
         return item
 
-    async def _pairs(self, about: str, questions: Sequence[Question]) -> tuple[list[Item], list[int]]:
-        """Return the input with every hypothesis, and how many each question has."""
+    async def _pairs(self, about: str, questions: Sequence[Question]) -> list[list[Item]]:
+        """Return the input with the hypotheses of each question."""
+        for at, question in enumerate(questions):
+            brevity.check(written(question), self._model.longest, f"questions[{at}]")
         said = [hypotheses(question) for question in questions]
         texts = [hypothesis for some in said for hypothesis in some]
         premise, *found = await self._model.tokenizer.pieces([about, *texts])
@@ -98,7 +96,8 @@ class ClassifierDecide(Instance):
         places = [at for at, some in enumerate(said) for _ in some]
         for item, at in zip(items, places, strict=True):
             self._check_room(item, "input", f"the input with `questions[{at}]` has {{}} tokens")
-        return items, [len(some) for some in said]
+        pairs = iter(items)
+        return [[next(pairs) for _ in some] for some in said]
 
     def _check_room(self, item: Item, param: str, words: str) -> None:
         if len(item.ids) > self._model.longest:
@@ -108,26 +107,59 @@ class ClassifierDecide(Instance):
                 extra={"n_prompt_tokens": len(item.ids), "n_ctx": self._model.longest},
             )
 
-    def _labelled(self, question: Question, logits: Sequence[float]) -> Answer:
+    async def _labelled(self, about: str, questions: Sequence[Question]) -> Decisions:
+        item = await self._single(about)
+        rows = await self._rows([item])
+        answers = [self._by_label(question, rows[0]) if rows else _refused(question) for question in questions]
+        return Decisions(answers=answers, usage=_usage([item]))
+
+    def _by_label(self, question: Question, logits: Sequence[float]) -> Answer:
         places = self._labels.matching(question)
         if places is None:
-            return RefusalAnswer(name=question.name)
+            return _refused(question)
         logs = self._labels.logs(logits, places)
         if answering.mass(logs) < self._options.min_mass:
-            return RefusalAnswer(name=question.name)
+            return _refused(question)
         return answering.answer(question, logs, temperature=self._options.temperature)
 
-    def _inferred(
-        self, questions: Sequence[Question], rows: Sequence[Sequence[float]], counts: Sequence[int]
-    ) -> list[Answer]:
+    async def _inferred(self, about: str, questions: Sequence[Question]) -> Decisions:
+        """Answer all questions at once, and each by itself where any of their numbers are not finite."""
+        apart = await self._pairs(about, questions)
+        items = [item for some in apart for item in some]
+        found = await self._rows(items)
+        if found is None:
+            parts = [await self._rows(some) for some in apart]
+        else:
+            rows = iter(found)
+            parts = [[next(rows) for _ in some] for some in apart]
+        answers = [self._by_inference(question, part) for question, part in zip(questions, parts, strict=True)]
+        return Decisions(answers=answers, usage=_usage(items))
+
+    def _by_inference(self, question: Question, rows: Sequence[Sequence[float]] | None) -> Answer:
         assert self._labels.inference is not None
-        answers: list[Answer] = []
-        start = 0
-        for question, count in zip(questions, counts, strict=True):
-            logs = inferred(question, rows[start : start + count], self._labels.inference)
-            answers.append(answering.answer(question, logs, temperature=self._options.temperature))
-            start += count
-        return answers
+        if rows is None:
+            return _refused(question)
+        logs = inferred(question, rows, self._labels.inference)
+        return answering.answer(question, logs, temperature=self._options.temperature)
+
+    async def _rows(self, items: Sequence[Item]) -> list[list[float]] | None:
+        """Return the items' logits; None where they are not finite."""
+        try:
+            return [row.tolist() for row in await self._model.logits(items)]
+        except NotFinite:
+            return None
+
+
+def _options(load: Load) -> DecideOptions:
+    return msgspec.msgpack.decode(load.function_options, type=DecideOptions)
+
+
+def _refused(question: Question) -> RefusalAnswer:
+    return RefusalAnswer(name=question.name)
+
+
+def _usage(items: Sequence[Item]) -> Usage:
+    return Usage(prompt_tokens=sum(len(item.ids) for item in items))
 
 
 def _text(request: DecisionRequest) -> str:

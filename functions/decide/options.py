@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
@@ -9,6 +10,9 @@ import msgspec
 ANSWER = "{answer}"
 INSTRUCTIONS = "{instructions}"
 CHOICES = "{choices}"
+
+_PLACES = (ANSWER, INSTRUCTIONS, CHOICES)
+_PLACE = re.compile(r"\{\w*\}")
 
 Prompt = Annotated[str, msgspec.Meta(min_length=1)]
 Spellings = Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
@@ -25,10 +29,11 @@ class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     below it is answered with a refusal; 0 refuses none for that."""
     prior: bool = False
     """Divide each choice's and level's probability by the one it has when the input is empty. It takes away what the
-    model prefers anyway, such as short or common words, and helps small models; it computes these questions twice."""
-    yes: Spellings = msgspec.field(default_factory=lambda: ["Yes", "yes"])
+    model prefers anyway, such as short or common words, and helps small models; it computes these questions twice.
+    Chat models only."""
+    yes_words: Spellings = msgspec.field(default_factory=lambda: ["Yes", "yes"])
     """What says that a statement is true. Probabilities of all spellings are added up."""
-    no: Spellings = msgspec.field(default_factory=lambda: ["No", "no"])
+    no_words: Spellings = msgspec.field(default_factory=lambda: ["No", "no"])
     """What says that it is not."""
     predicate_prompt: Prompt = (
         "Answer questions about the text with Yes or No.{answer}"
@@ -53,6 +58,9 @@ class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
                 raise ValueError(f"`{name}` must say {INSTRUCTIONS}, where the question's text goes")
             if text.count(ANSWER) > 1:
                 raise ValueError(f"`{name}` says {ANSWER} more than once: it is where the model begins to speak")
-        both = {text.strip() for text in self.yes} & {text.strip() for text in self.no}
+            unknown = next((place for place in _PLACE.findall(text) if place not in _PLACES), None)
+            if unknown is not None:
+                raise ValueError(f"`{name}` says {unknown}, which is not known; known are {', '.join(_PLACES)}")
+        both = {text.strip() for text in self.yes_words} & {text.strip() for text in self.no_words}
         if both:
-            raise ValueError(f"`yes` and `no` both have {sorted(both)[0]!r}: expected different words")
+            raise ValueError(f"`yes_words` and `no_words` both have {sorted(both)[0]!r}: expected different words")

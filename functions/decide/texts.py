@@ -46,6 +46,11 @@ def listed(question: Question) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
+def written(question: Question) -> str:
+    """Return all that a question says: its instructions, and its choices or levels."""
+    return f"{text(question.instructions)}\n{listed(question)}"
+
+
 def _part(part: Part) -> str:
     if part.type == "input_json":
         return msgspec.json.encode(part.data).decode()

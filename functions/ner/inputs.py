@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, cast
 
 from functions.ner.api import TEXTS_MAX, NerRequest
+from functions.ner.redaction import fault
 from host.errors import InvalidRequest
 
 STRATEGIES = ("simple", "first", "average", "max")
 UNITS = ("codepoint", "utf16", "byte")
 _REDACTION_MAX = 200
-_FIELD = re.compile(r"\{(\w*)\}")
 
 
 def check(request: NerRequest) -> None:
@@ -25,8 +24,14 @@ def check(request: NerRequest) -> None:
         raise InvalidRequest(f"stride must be at least 0, got {request.stride}", param="stride")
     if request.max_length is not None and request.max_length < 1:
         raise InvalidRequest(f"max_length must be at least 1, got {request.max_length}", param="max_length")
+    if request.labels is not None and not request.labels:
+        raise InvalidRequest("labels is an empty list: leave it out, or name labels", param="labels")
     if request.redaction is not None:
-        check_redaction(request.redaction)
+        if request.redact is False:
+            raise InvalidRequest(
+                "redaction says how to redact, and redact is false: send one of them", param="redaction"
+            )
+        _check_redaction(request.redaction)
 
 
 def listed(request: NerRequest) -> list[str]:
@@ -50,18 +55,15 @@ def listed(request: NerRequest) -> list[str]:
     return texts
 
 
-def check_redaction(template: str) -> None:
+def _check_redaction(template: str) -> None:
     """Raise `InvalidRequest` for what is not a template of replacements."""
     if not 1 <= len(template) <= _REDACTION_MAX:
         raise InvalidRequest(
             f"redaction must have 1 to {_REDACTION_MAX} characters, got {len(template)}", param="redaction"
         )
-    unknown = next((name for name in _FIELD.findall(template) if name not in ("label", "n")), None)
-    if unknown is not None:
-        raise InvalidRequest(
-            f"redaction has {{{unknown}}}, which is not known: {{label}} is an entity's type, {{n}} its number",
-            param="redaction",
-        )
+    wrong = fault(template)
+    if wrong is not None:
+        raise InvalidRequest(f"redaction {wrong}", param="redaction")
 
 
 def _one_of(given: str | None, known: tuple[str, ...], field: str) -> None:

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Self, TypeVar
 import msgspec
 import numpy as np
 
+from functions.engines.batching import brevity
 from functions.engines.batching.headed import HeadedModel, Logits
 from functions.engines.batching.item import Item, Pieces
 from functions.ner.api import Entity, Found, NerAnswer, NerRequest
-from functions.ner.inputs import check, check_redaction, listed
+from functions.ner.inputs import check, listed
 from functions.ner.looking import Looking, default_overlap, looking
 from functions.ner.options import NerOptions
 from functions.ner.redaction import Redaction, redacted
@@ -25,13 +26,15 @@ from functions.ner.tags import Tags
 from functions.ner.units import told
 from functions.ner.windows import Window, stitched, windows
 from functions.ner.words import Words, words
-from host.errors import InvalidRequest, LoadFailed, ManifestError
+from host.errors import LoadFailed
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 A = TypeVar("A")
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+_WINDOWS_MAX = 1024
+"""Windows that the characters of one text may be enough for."""
 _BRIEF = 2048
 """Tokens of a request whose words are found on the event loop, which takes a few milliseconds; more go to a thread."""
 
@@ -66,7 +69,6 @@ class NerInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        _check(_knobs(load))
         plan: Plan = cls.model.plan(load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, "longer texts are read in windows"))
 
@@ -82,10 +84,11 @@ class NerInstance(Instance):
             raise
 
     async def answer(self, request: NerRequest) -> NerAnswer:
-        """Return the entities of each text. Raises `InvalidRequest`."""
+        """Return the entities of each text. Raises `InvalidRequest`, and `InputTooLong` for megabytes in one text."""
         check(request)
         wanted = looking(request, self._knobs, self._tags, longest=self._headed.longest, extra=self._extra)
         given = listed(request)
+        self._check_brief(request, given)
         pieces = await self._headed.tokenizer.pieces(given)
         size = sum(len(found.ids) for found in pieces)
         texts = await _computed(size, lambda: [self._ready(*pair, wanted) for pair in zip(given, pieces, strict=True)])
@@ -108,6 +111,13 @@ class NerInstance(Instance):
     def close(self) -> None:
         """End the threads."""
         self._headed.close()
+
+    def _check_brief(self, request: NerRequest, given: Sequence[str]) -> None:
+        """Raise `InputTooLong` for a text that would keep the tokenizer, and all who wait for it, busy for long."""
+        name = "input" if request.input is not None else "texts"
+        for at, text in enumerate(given):
+            place = name if isinstance(getattr(request, name), str) else f"{name}[{at}]"
+            brevity.check(text, self._headed.longest * _WINDOWS_MAX, place, "send it in parts")
 
     def _ready(self, text: str, pieces: Pieces, wanted: Looking) -> Text:
         found = words(text, pieces, self._knobs.words)
@@ -159,13 +169,6 @@ async def _computed(size: int, work: Callable[[], A]) -> A:
 
 def _knobs(load: Load) -> NerOptions:
     return msgspec.msgpack.decode(load.function_options, type=NerOptions)
-
-
-def _check(knobs: NerOptions) -> None:
-    try:
-        check_redaction(knobs.redaction)
-    except InvalidRequest as error:
-        raise ManifestError(error.message, key="options") from None
 
 
 def _check_head(headed: HeadedModel) -> None:

@@ -49,7 +49,11 @@ def default_overlap(knobs: NerOptions, room: int) -> int:
 
 
 def _room(request: NerRequest, longest: int, extra: int) -> int:
-    room = min(longest, request.max_length or longest) - extra
+    if request.max_length is not None and request.max_length > longest:
+        raise InvalidRequest(
+            f"max_length is {request.max_length}, the model takes {longest} tokens", param="max_length"
+        )
+    room = (request.max_length or longest) - extra
     if room < 1:
         raise InvalidRequest(
             f"max_length must be more than the {extra} special tokens of this model, got {request.max_length}",

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from functions.ner.redaction import fault
+
 
 class NerOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The manifest's `options` when the task is `ner`, beside the engine's."""
@@ -29,3 +31,9 @@ class NerOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     """
     rename: dict[str, str] = {}
     """Other names for the model's labels, prefix and all, where its own say nothing: `{LABEL_0: O, LABEL_1: B-PER}`."""
+
+    def __post_init__(self) -> None:
+        """Refuse unknown places in a redaction; raises `ValueError`, which manifests' reader tells with its line."""
+        wrong = fault(self.redaction)
+        if wrong is not None:
+            raise ValueError(f"`redaction` {wrong}")

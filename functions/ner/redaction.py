@@ -11,11 +11,22 @@ from functions.ner.api import Entity
 _FIELD = re.compile(r"\{(label|n)\}")
 
 
+_PLACE = re.compile(r"\{(\w*)\}")
+
+
+def fault(template: str) -> str | None:
+    """Return what is wrong with a template: a place in it that is not known; None for one that is right."""
+    unknown = next((name for name in _PLACE.findall(template) if name not in ("label", "n")), None)
+    if unknown is None:
+        return None
+    return f"has {{{unknown}}}, which is not known: {{label}} is an entity's type, {{n}} its number"
+
+
 class Redaction:
     """What replaces entities, in all texts of one request: what is written the same has the same number in each."""
 
     def __init__(self, template: str) -> None:
-        """`template` was checked by `functions.ner.inputs.check_redaction`."""
+        """`template` was checked by `fault`."""
         self._template = template
         self._numbers: dict[str, dict[str, int]] = {}
 

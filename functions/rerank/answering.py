@@ -20,7 +20,7 @@ from functions.engines.transformers import encoder as encoders
 from functions.engines.transformers import memory, precision
 from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.options import TransformersOptions
-from host.errors import ColdframeError, LoadFailed
+from host.errors import LoadFailed, NotFinite
 from host.function import Plan
 
 _UNSERVED = ("logit_scale", "logits_scaling", "output_multiplier")
@@ -152,7 +152,7 @@ class Answering:
             logits = torch.tanh(logits / self._cap) * self._cap
         odds = logits[:, 0] - logits[:, 1]
         if not bool(torch.isfinite(odds).all()):
-            raise ColdframeError(f"the model gave numbers that are not finite in {self._dtype}")
+            raise NotFinite(f"the model gave numbers that are not finite in {self._dtype}")
         return [float(number) for number in odds.cpu()]
 
 

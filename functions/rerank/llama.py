@@ -25,7 +25,7 @@ from functions.rerank.prompt import Prompt, known
 from functions.rerank.ranks import Ranks, judge
 from functions.rerank.scorer import Scorer
 from functions.rerank.yes_no import YesNoScorer, token
-from host.errors import ColdframeError, LoadFailed
+from host.errors import LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 Method = Literal["cross_encoder", "yes_no", "cosine"]
@@ -124,7 +124,7 @@ class _Odds:
         found = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
         odds = [float(logs[0] - logs[1]) for logs in found.logs]
         if not all(map(math.isfinite, odds)):
-            raise ColdframeError("the model gave numbers that are not finite")
+            raise NotFinite("the model gave numbers that are not finite")
         return odds
 
     def detail(self) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from functions.rerank.prompt import fault
+
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -41,3 +43,9 @@ class RerankOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     self_test: bool = True
     """Score a few plain English pairs when the model is loaded, and refuse a model that cannot tell cake from Paris:
     its head was lost in a conversion. Switch it off for models that do not read English."""
+
+    def __post_init__(self) -> None:
+        """Refuse a prompt that cannot work; raises `ValueError`, which a manifest's reader tells with its line."""
+        wrong = fault(self.prompt) if self.prompt is not None else None
+        if wrong is not None:
+            raise ValueError(f"`prompt`: {wrong}")

@@ -25,19 +25,26 @@ _PLACE = re.compile(r"\{(instruction|query|document)\}")
 Encode = Callable[[str], list[int]]
 
 
+def fault(template: str) -> str | None:
+    """Return what is wrong with a prompt's places; None for one that is right."""
+    for place in ("query", "document"):
+        if template.count(f"{{{place}}}") != 1:
+            return f"{{{place}}} must stand in it exactly once"
+    for place in ("query", "instruction"):
+        if f"{{{place}}}" in template.partition("{document}")[2]:
+            return f"{{{place}}} must stand before {{document}}"
+    return None
+
+
 class Prompt:
     """A prompt for one tokenizer. `special` is token -> id of what the template may mean by it, and texts may not."""
 
     def __init__(self, template: str, special: Mapping[str, int], encode: Encode, prefix: Sequence[int] = ()) -> None:
         """`prefix` is what the tokenizer puts before every text. Raises `LoadFailed` for a prompt without places."""
-        for place in ("query", "document"):
-            if template.count(f"{{{place}}}") != 1:
-                raise LoadFailed(f"options.prompt: {{{place}}} must stand in it exactly once", param="options.prompt")
-        if template.index("{query}") > template.index("{document}"):
-            raise LoadFailed("options.prompt: {query} must stand before {document}", param="options.prompt")
+        wrong = fault(template)
+        if wrong is not None:
+            raise LoadFailed(f"options.prompt: {wrong}", param="options.prompt")
         start, _, end = template.partition("{document}")
-        if "{instruction}" in end:
-            raise LoadFailed("options.prompt: {instruction} must stand before {document}", param="options.prompt")
         self.instructed = "{instruction}" in start
         self._encode = encode
         marks = sorted(filter(None, special), key=len, reverse=True)

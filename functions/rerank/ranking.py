@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from functions.engines.batching import brevity
 from functions.engines.batching.item import Ids
 from functions.engines.batching.windows import windows
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
@@ -18,6 +19,7 @@ from host.function import Usage
 
 _OVERLAP = 8
 """Pieces share an eighth of their length, so that what answers is not torn apart by a seam."""
+_HINT = "send truncate: true to have it cut, or max_chunks_per_doc to have it read in pieces"
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -31,7 +33,10 @@ async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> 
     """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong` that name the field and its index."""
     check(request)
     instruction = request.instruction if request.instruction is not None else knobs.instruction
-    reading = await scorer.read(request.query, request.documents, instruction)
+    brevity.check(request.query, scorer.longest, "query")
+    brevity.check(instruction or "", scorer.longest, "instruction")
+    documents = _brief(request, knobs, scorer.longest)
+    reading = await scorer.read(request.query, documents, instruction)
     if reading.room < 1:
         raise InputTooLong(
             f"query is too large: {reading.frame} tokens are read with each document, the model takes {scorer.longest}",
@@ -39,6 +44,8 @@ async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> 
             extra={"n_prompt_tokens": reading.frame, "n_ctx": scorer.longest},
         )
     pieces, cut = _pieces(reading, request, knobs, scorer.longest)
+    ends = zip(documents, request.documents, strict=True)
+    cut = sorted({*cut, *(at for at, (kept, whole) in enumerate(ends) if len(kept) < len(whole))})
     marks = await scorer.marks(reading, [piece.ids for piece in pieces])
     scores = [float("-inf")] * len(request.documents)
     for piece, mark in zip(pieces, marks, strict=True):
@@ -46,12 +53,27 @@ async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> 
     return Scores(scores=scores, cut=cut, longest=scorer.longest, usage=_usage(reading, pieces))
 
 
+def _wanted(request: RerankRequest, knobs: RerankOptions) -> tuple[bool, int | None]:
+    """Return whether documents may be cut, and in how many pieces they are read."""
+    chunks = request.max_chunks_per_doc if request.max_chunks_per_doc is not None else knobs.chunks
+    return knobs.truncate if request.truncate is None else request.truncate, chunks
+
+
+def _brief(request: RerankRequest, knobs: RerankOptions, longest: int) -> list[str]:
+    """Return the documents without what surely is not read, before a tokenizer spends seconds on it."""
+    truncate, chunks = _wanted(request, knobs)
+    if truncate or chunks or request.max_tokens_per_doc is not None:
+        return [brevity.head(text, longest * (chunks or 1)) for text in request.documents]
+    for at, text in enumerate(request.documents):
+        brevity.check(text, longest, f"{request.field}[{at}]", _HINT)
+    return request.documents
+
+
 def _pieces(
     reading: Reading, request: RerankRequest, knobs: RerankOptions, longest: int
 ) -> tuple[list[Piece], list[int]]:
     """Return the pieces in the documents' order, and the documents whose end is in none."""
-    truncate = knobs.truncate if request.truncate is None else request.truncate
-    chunks = request.max_chunks_per_doc if request.max_chunks_per_doc is not None else knobs.chunks
+    truncate, chunks = _wanted(request, knobs)
     found: list[Piece] = []
     cut: list[int] = []
     for at, ids in enumerate(reading.parts):
@@ -76,8 +98,7 @@ def _pieces(
 
 def _too_long(place: str, tokens: int, longest: int) -> InputTooLong:
     return InputTooLong(
-        f"{place} is too large: with the query it has {tokens} tokens, the model takes {longest}; "
-        "send truncate: true to have it cut, or max_chunks_per_doc to have it read in pieces",
+        f"{place} is too large: with the query it has {tokens} tokens, the model takes {longest}; {_HINT}",
         param=place,
         extra={"n_prompt_tokens": tokens, "n_ctx": longest},
     )

@@ -101,7 +101,7 @@ def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
         )
     prompt = prompted(template, tokens)
     answers = _answers(folder, own, tokens)
-    encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL)
+    encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL, tokens=tokens)
     model = Answering(plan, encoder, _engine(load), *answers)
     return YesNoScorer(model, tokens, prompt, plan.context or 0)
 

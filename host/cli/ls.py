@@ -87,6 +87,7 @@ def _manifest(registry: Any, entry: Any) -> dict[str, Any]:
         "engine": engine.name if engine else manifest.engine,
         "placement": manifest.placement,
         "model": manifest.model,
+        "remote_code": manifest.options.get("trust_remote_code") is True,
         "file": str(entry.file),
     }
 
@@ -104,6 +105,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield _section(found, "manifests", ("name", "task", "engine", "placement", "model", "aliases", "file")).rstrip()
     else:
         yield f"There is no manifest in {found['folder']} that can be served."
+    trusted = [row["name"] for row in found["manifests"] if row["remote_code"]]
+    if trusted:
+        yield clean(f"Python code in the model's own folder runs for: {', '.join(trusted)} (trust_remote_code)")
     for problem in found["problems"]:
         place = f"{problem['file']}:{problem['line']}" if problem["line"] else problem["file"]
         yield clean(": ".join(part for part in ("not served", place, problem["key"], problem["message"]) if part))

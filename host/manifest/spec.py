@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     device: Device = "auto"
     """`auto`, `cpu`, `cuda`, `cuda:1` or `mps`."""
     quantization: Line | None = None
-    """GGUF: which file of the repository. Transformers: `bf16` or `fp32`."""
+    """GGUF: which file of the repository. Transformers: `bf16`, `fp32` or `int8`."""
     context: Tokens | Literal["auto"] = "auto"
     """Tokens per slot; `auto` is what the model was trained for, as far as memory allows."""
     aliases: tuple[Name, ...] = ()

@@ -45,6 +45,8 @@ class Health(msgspec.Struct, kw_only=True, frozen=True):
     """By pool: the budget, and how much of it is reserved."""
     disabled: dict[str, str]
     """What is disabled -> why."""
+    remote_code: list[str]
+    """Models whose manifests let Python code of the model's own folder run."""
     problems: int
     """Manifests that are not served as they stand; `/v1/functions` lists them."""
 
@@ -78,6 +80,7 @@ async def health(runtime: RuntimeDependency) -> Health:
         functions=len(runtime.catalog),
         memory={pool: {"budget": total, "reserved": budget.held(pool)} for pool, total in budget.totals.items()},
         disabled=runtime.registry.disabled,
+        remote_code=[d.name for d in runtime.catalog if d.manifest.options.get("trust_remote_code") is True],
         problems=len(runtime.catalog.problems),
     )
 

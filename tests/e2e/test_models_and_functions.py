@@ -122,6 +122,7 @@ def test_probes_and_health(host):
     assert host.client.get("/readyz").json() == {"status": "ok"}
     health = host.client.get("/health").json()
     assert health["status"] == "ok"
+    assert health["remote_code"] == []
     assert health["memory"]["ram"]["reserved"] <= health["memory"]["ram"]["budget"]
     assert "coldframe_requests" in host.client.get("/metrics").text
 

@@ -130,10 +130,13 @@ def test_what_is_wrong_is_400(host, fields, param):
         assert error["param"] == param
 
 
-def test_a_wrong_manifest_is_told(host):
-    answer = ask(host, model="wrong", input="a")
-    assert answer.status_code in (400, 503)
-    assert "{who}" in answer.json()["error"]["message"]
+def test_a_wrong_manifest_is_told(host, tmp_path):
+    assert ask(host, model="wrong", input="a").status_code == 404
+    file = tmp_path / "wrong.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(DEMO.read_text()) | {"options": {"redaction": "{who}"}}))
+    found = subprocess.run([*COLDFRAME, "check", str(file)], capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode != 0
+    assert "`redaction` has {who}, which is not known" in found.stdout + found.stderr
 
 
 def test_two_thousand_texts(host):

@@ -1,4 +1,4 @@
-"""One thread that owns the model: items of all requests go in, batches are computed, results go back in order.
+"""The threads that own the model: items of all requests go in, batches are computed, results go back in order.
 
 It waits for nothing: a batch is made of what is there when the one before it ends. It knows no model: `compute` does.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from functions.engines.batching.schedule import Entry, Job, Schedule
-from host.errors import ColdframeError, OutOfMemory, QueueFull, ShuttingDown
+from host.errors import ColdframeError, NotFinite, OutOfMemory, QueueFull, ShuttingDown
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,7 +28,10 @@ def _is_memory_error(error: BaseException) -> bool:
 class Batcher(Generic[T, R]):
     """Computes items in batches. `compute` gets the items of a batch, longest first, and returns a result for each.
 
-    `size` tells an item's tokens; `budget`, `overhead` and `most` are `Schedule`'s; `start` runs first in the thread.
+    `lanes` are threads that compute side by side, a batch each; `start` runs first in each of them. One more thread
+    takes requests of at most `express` tokens past a batch of larger ones that is being computed; `start_express` runs
+    first in it, and 0 is for none. Without either, `compute` is called by one thread only.
+    `size` tells an item's tokens; `budget`, `overhead`, `padding` and `most` are `Schedule`'s.
     `ran_out` tells whether an error means that memory ran out, and `release` gives back what the engine can before that
     is told.
     """
@@ -40,25 +43,36 @@ class Batcher(Generic[T, R]):
         *,
         budget: int,
         overhead: int | None = 0,
+        padding: float = 1.0,
         most: int | None = None,
+        lanes: int = 1,
+        express: int = 0,
         waiting_max: int = WAITING_MAX,
         start: Callable[[], None] | None = None,
+        start_express: Callable[[], None] | None = None,
         ran_out: Callable[[BaseException], bool] = _is_memory_error,
         release: Callable[[], None] | None = None,
     ) -> None:
         self._compute = compute
         self._size = size
-        self._start = start
+        self._express = express
+        self._lanes = lanes
+        self._idle = 0
+        """Lanes that have nothing to do."""
+        self._large = 0
+        """Lanes that compute items of requests of more than `express` tokens."""
         self._waiting_max = waiting_max
-        self._schedule: Schedule[T, R] = Schedule(budget, overhead, most)
+        self._schedule: Schedule[T, R] = Schedule(budget, overhead, most, padding)
         self._ran_out = ran_out
         self._release = release
         self._changed = threading.Condition()
         self._closed = False
         self.batches = 0
         """Batches computed so far."""
-        self._thread = threading.Thread(target=self._work, name="compute", daemon=True)
-        self._thread.start()
+        roles = [(self._next, start)] * lanes + [(self._next_small, start_express)] * bool(express)
+        self._threads = [threading.Thread(target=self._work, args=role, name="compute", daemon=True) for role in roles]
+        for thread in self._threads:
+            thread.start()
 
     async def run(self, items: Sequence[T]) -> list[R]:
         """Return the items' results in their order. Cancelling drops what is not computed yet.
@@ -77,7 +91,7 @@ class Batcher(Generic[T, R]):
             if waiting and waiting + len(items) > self._waiting_max:
                 raise QueueFull(f"{waiting} inputs wait for this model already", retry_after=1.0)
             self._schedule.add(job, sized)
-            self._changed.notify()
+            self._changed.notify_all()
         try:
             await future
         finally:
@@ -93,25 +107,50 @@ class Batcher(Generic[T, R]):
             waiting = self._schedule.jobs()
             for job in waiting:
                 self._schedule.drop(job)
-            self._changed.notify()
+            self._changed.notify_all()
         for job in waiting:
             self._fail(job, ShuttingDown("the model is being unloaded"))
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
-    def _work(self) -> None:
-        if self._start is not None:
-            self._start()
-        while batch := self._next():
+    def _work(self, take: Callable[[], list[Entry[T, R]]], start: Callable[[], None] | None) -> None:
+        if start is not None:
+            start()
+        while batch := take():
+            large = any(entry.job.size > self._express for entry in batch)
+            with self._changed:
+                self._large += large
+                if large:
+                    self._changed.notify_all()
             self._attempt(batch)
-            self.batches += 1
+            with self._changed:
+                self._large -= large
+                self.batches += 1
             # A batch that is kept here until the next one comes would keep its results' memory.
             del batch
 
     def _next(self) -> list[Entry[T, R]]:
         """Return the next batch, waiting for one; empty when closed."""
         with self._changed:
+            self._idle += 1
+            try:
+                while not self._closed:
+                    if batch := self._schedule.take(self._parts()):
+                        return batch
+                    self._changed.wait()
+            finally:
+                self._idle -= 1
+        return []
+
+    def _parts(self) -> int:
+        """Return in how many batches what waits is to be computed."""
+        return 1 if self._lanes == 1 else 2 * self._idle
+
+    def _next_small(self) -> list[Entry[T, R]]:
+        """Return a small request as a batch, waiting for one that a larger one holds up; empty when closed."""
+        with self._changed:
             while not self._closed:
-                if batch := self._schedule.take():
+                if self._large and (batch := self._schedule.take_small(self._express)):
                     return batch
                 self._changed.wait()
         return []
@@ -119,18 +158,20 @@ class Batcher(Generic[T, R]):
     def _attempt(self, batch: list[Entry[T, R]]) -> None:
         """Compute a batch. When it fails it is taken apart until only those fail who must.
 
-        Where memory ran out, by halves; else by requests, since a request of which one item fails fails as a whole.
+        Where memory ran out or an item spoils its numbers, by halves, which finds the item; else by requests, since a
+        request of which one item fails fails as a whole.
         """
         try:
             results = self._compute([entry.item for entry in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it
-            parts = _halves(batch) if self._ran_out(error) else _by_job(batch)
+            parts = _halves(batch) if self._ran_out(error) or isinstance(error, NotFinite) else _by_job(batch)
             if len(parts) < 2:
-                self._fail(batch[0].job, self._told(error))
+                self._fail(batch[0].job, self._told(error, batch[0]))
                 return
         else:
-            for entry, result in zip(batch, results, strict=True):
-                entry.job.deliver(entry.index, result)
+            with self._changed:
+                for entry, result in zip(batch, results, strict=True):
+                    entry.job.deliver(entry.index, result)
             return
         for part in parts:
             self._attempt(part)
@@ -140,8 +181,10 @@ class Batcher(Generic[T, R]):
             self._schedule.drop(job)
         job.done(error)
 
-    def _told(self, error: Exception) -> Exception:
-        """Return the error as its caller gets it: out of memory has a name, all else stays what it is."""
+    def _told(self, error: Exception, entry: Entry[T, R]) -> Exception:
+        """Return the error as its caller gets it: out of memory has a name, spoilt numbers the item's index."""
+        if isinstance(error, NotFinite):
+            error.extra = {"index": entry.index}
         if isinstance(error, ColdframeError) or not self._ran_out(error):
             return error
         if self._release is not None:

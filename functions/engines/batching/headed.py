@@ -47,7 +47,7 @@ class HeadedModel(Protocol):
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
         """Return the logits of each item, in their order: (labels,), or (tokens, labels) for heads on tokens.
 
-        Raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for numbers that are not finite.
+        Raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, and `NotFinite`.
         """
 
     def detail(self) -> dict[str, Any]:

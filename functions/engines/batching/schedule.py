@@ -13,6 +13,9 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
+_PART = 256
+"""Tokens of which no smaller batch is made where larger ones are possible."""
+
 
 class Job(Generic[T, R]):
     """The items of one request, and their results as they come, in the request's order.
@@ -20,7 +23,7 @@ class Job(Generic[T, R]):
     `done` is called once, from any thread: with None when all results are there, or with what went wrong.
     """
 
-    __slots__ = ("batch", "done", "left", "results", "tokens", "waiting")
+    __slots__ = ("batch", "done", "left", "results", "size", "tokens", "waiting")
 
     def __init__(self, count: int, done: Callable[[BaseException | None], None]) -> None:
         self.results: list[R | None] = [None] * count
@@ -30,6 +33,8 @@ class Job(Generic[T, R]):
         self.waiting = 0
         """Items not taken yet, and their tokens."""
         self.tokens = 0
+        self.size = 0
+        """The tokens of all its items."""
         self.batch = -1
         """The number of the batch that last took items of this job; -1 for none."""
 
@@ -57,12 +62,15 @@ class Schedule(Generic[T, R]):
     """The waiting items. A batch has at most `budget` tokens, padding included, but always one item.
 
     `overhead` is what starting a batch costs, in tokens: a batch ends before its padding costs more than a new one.
-    None is for engines that pad nothing. A batch has at most `most` items.
+    None is for engines that pad nothing. `padding` is what a token of padding costs, as a share of what a token costs:
+    less than 1 for engines that pad only some of what they compute. A batch has at most `most` items.
     """
 
-    def __init__(self, budget: int, overhead: int | None = 0, most: int | None = None) -> None:
+    def __init__(self, budget: int, overhead: int | None = 0, most: int | None = None, padding: float = 1.0) -> None:
         self._budget = budget
         self._overhead = overhead
+        self._padding = padding
+        self._now = budget
         self._most = most or budget
         self._entries: list[Entry[T, R]] = []
         self._jobs: dict[Job[T, R], None] = {}
@@ -79,7 +87,7 @@ class Schedule(Generic[T, R]):
         """Let the items of a job wait, each with its length in tokens."""
         self._jobs[job] = None
         job.waiting = len(items)
-        job.tokens = sum(length for _, length in items)
+        job.tokens = job.size = sum(length for _, length in items)
         self._entries.extend(Entry(job, index, item, length) for index, (item, length) in enumerate(items))
         self._entries.sort(key=lambda entry: -entry.length)
 
@@ -89,14 +97,32 @@ class Schedule(Generic[T, R]):
             del self._jobs[job]
             self._entries = [entry for entry in self._entries if entry.job is not job]
 
-    def take(self) -> list[Entry[T, R]]:
-        """Remove and return the next batch, longest item first; empty when nothing waits."""
+    def take(self, parts: int = 1) -> list[Entry[T, R]]:
+        """Remove and return the next batch, longest item first; empty when nothing waits.
+
+        It is one of so many `parts` of what waits, but not less than is worth a batch: where batches are computed side
+        by side, small ones let all begin, and the answers of one be sent while the next is computed.
+        """
         if not self._entries:
             return []
+        part = -(-sum(job.tokens for job in self._jobs) // parts)
+        self._now = self._budget if parts == 1 else min(self._budget, max(part, _PART))
         leader = self._leader()
         begin, end = self._slice(next(at for at, entry in enumerate(self._entries) if entry.job is leader))
         batch = self._entries[begin:end]
         del self._entries[begin:end]
+        return self._taken(batch)
+
+    def take_small(self, most: int) -> list[Entry[T, R]]:
+        """Remove and return all items of the smallest request, where that has at most so many tokens; else nothing."""
+        job = min((job for job in self._jobs if job.size <= most), key=lambda job: job.tokens, default=None)
+        if job is None:
+            return []
+        batch = [entry for entry in self._entries if entry.job is job]
+        self._entries = [entry for entry in self._entries if entry.job is not job]
+        return self._taken(batch)
+
+    def _taken(self, batch: list[Entry[T, R]]) -> list[Entry[T, R]]:
         self._batch += 1
         for entry in batch:
             job = entry.job
@@ -132,6 +158,6 @@ class Schedule(Generic[T, R]):
         if count > self._most:
             return False
         if self._overhead is None:
-            return total <= self._budget
-        padded = count * longest
-        return padded <= self._budget and padded - total <= self._overhead
+            return total <= self._now
+        padding = (count * longest - total) * self._padding
+        return total + padding <= self._now and padding <= self._overhead

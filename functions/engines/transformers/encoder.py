@@ -5,52 +5,132 @@ It pads and runs; what becomes of the output (pooling, a head's scores, labels) 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypedDict
 
+import numpy as np
 import torch
 
 from functions.engines.batching.item import Item
+from functions.engines.transformers import cores, memory, packing, parity, precision, tuning, weights
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import plan as planning
-from functions.engines.transformers import precision, weights
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
+from functions.engines.transformers.parity import Answer, Judged
+from functions.engines.transformers.precision import Precision
+from functions.engines.transformers.tokenizer import Tokenizer
+from functions.engines.transformers.tuning import Tuned
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
+_PACKED_PADDING = 0.05
+"""Embeddings and heads still see padding; measured on MiniLM."""
+
 
 class Encoder:
-    """Weights on a device. Its methods run in the compute thread only."""
+    """Weights on a device. Its methods run in the compute thread only, or while loading."""
 
-    def __init__(self, model: Any, device: torch.device, dtype: torch.dtype, pad: int) -> None:
+    def __init__(self, model: Any, device: torch.device, dtype: torch.dtype, threads: int = 1) -> None:
         self.model = model
+        self.threads = threads
         self.device = device
         self.dtype = dtype
-        self._pad = pad
+        self.packs = False
+        """Batches go through the layers without their padding."""
+        self.precision = precision.name(dtype)
+        self.found = ""
+        """What came of comparing the model with itself in fp32."""
+        text = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+        self._pad: int | None = getattr(text, "pad_token_id", None)
+        self._text = text
         self._typed = "token_type_ids" in inspect.signature(model.forward).parameters
+
+    def give(self) -> Any:
+        """Return the model and keep none, so that it is gone when whoever takes it lets go."""
+        model, self.model = self.model, None
+        return model
+
+    def become(self, tuned: Tuned) -> None:
+        """Take on what tuning made of the model."""
+        self.model, self.dtype, self.packs = tuned.model, tuned.precision.dtype, tuned.packed
+        self.precision, self.found = tuned.precision.name, tuned.found
+
+    @property
+    def stateless(self) -> bool:
+        """Whether several threads may compute at once: the model is one of the library's, and nothing in it changes."""
+        settings = vars(self._text)
+        rotary = str(settings.get("rope_parameters") or settings.get("rope_scaling") or "")
+        moving = "dynamic" in rotary or "longrope" in rotary
+        return self.packs and self._pad is not None and not moving and _is_library(self.model)
+
+    @property
+    def padding(self) -> float:
+        """What a token of padding costs, as a share of what a token costs."""
+        return _PACKED_PADDING if self.packs else 1.0
+
+    def detail(self) -> dict[str, Any]:
+        """Return what was chosen, for `facts`."""
+        said: dict[str, Any] = {"precision": self.found} if self.found else {}
+        if not _is_library(self.model):
+            said["remote_code"] = True
+        return {
+            "dtype": self.precision,
+            "device": str(self.device),
+            "architecture": type(self.model).__name__,
+            "padding": "none" if self.packs else "to the longest of a batch",
+            **said,
+        }
 
     def forward(self, items: Sequence[Item]) -> tuple[Any, torch.Tensor]:
         """Return the model's output and the mask, (items, tokens) of 0 and 1; padding is on the right."""
+        return self._forward(self.model, items, packed=self.packs)
+
+    def answer(self, items: Sequence[Item], judged: Judged | None, model: Any, *, packed: bool) -> Answer:
+        """Return what a model says to the items of a check."""
+        with torch.inference_mode():
+            return parity.answer(*self._forward(model, items, packed=packed), judged)
+
+    def _forward(self, model: Any, items: Sequence[Item], *, packed: bool) -> tuple[Any, torch.Tensor]:
         ids, mask, types = self._padded(items)
         given = {"token_type_ids": types} if types is not None else {}
-        with torch.inference_mode():
-            return self.model(input_ids=ids, attention_mask=mask, **given), mask
+        lengths = [len(item.ids) for item in items]
+        with torch.inference_mode(), contextlib.ExitStack() as stack:
+            if packed and min(lengths) < max(lengths):
+                stack.enter_context(packing.packed(packing.Batch(lengths, mask)))
+            return model(input_ids=ids, attention_mask=mask, **given), mask
 
     def _padded(self, items: Sequence[Item]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         shape = (len(items), max(len(item.ids) for item in items))
-        ids = torch.full(shape, self._pad, dtype=torch.long)
-        mask = torch.zeros(shape, dtype=torch.long)
+        ids = np.full(shape, self._padding(items), dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.int64)
         typed = self._typed and any(item.types is not None for item in items)
-        types = torch.zeros(shape, dtype=torch.long) if typed else None
+        types = np.zeros(shape, dtype=np.int64) if typed else None
         for row, item in enumerate(items):
             count = len(item.ids)
-            ids[row, :count] = torch.from_numpy(item.ids)
+            ids[row, :count] = item.ids
             mask[row, :count] = 1
             if types is not None and item.types is not None:
-                types[row, :count] = torch.from_numpy(item.types)
-        return ids.to(self.device), mask.to(self.device), types if types is None else types.to(self.device)
+                types[row, :count] = item.types
+        made = [None if part is None else torch.from_numpy(part).to(self.device) for part in (ids, mask, types)]
+        return made[0], made[1], made[2]
+
+    def _padding(self, items: Sequence[Item]) -> int:
+        """Return the id to pad with.
+
+        Classifiers made of decoders look for the last token that is not padding by its id. Where the model's files name
+        none it is one that no input ends with, and the model is told.
+        """
+        if self._pad is not None:
+            return self._pad
+        ends = {int(item.ids[-1]) for item in items}
+        chosen = next(number for number in range(len(ends) + 1) if number not in ends)
+        self._text.pad_token_id = chosen
+        return chosen
 
 
 def load(
@@ -60,35 +140,110 @@ def load(
     folder: Folder,
     progress: Progress,
     auto: str = weights.AUTO,
+    *,
+    tokens: Tokenizer | None = None,
+    judged: Judged | None = None,
 ) -> Encoder:
     """Load the model that the plan is for, without a head or as Transformers' auto class `auto` makes it.
 
-    Raises what `weights.load` raises.
+    With `tokens` it is tuned for a CPU and compared with itself in fp32 by what `judged` makes of its output; without,
+    only what the manifest states is done. Raises what `weights.load` raises, and `LoadFailed` for int8 that the model
+    does not survive.
     """
+    # Threads that have computed in parallel keep helpers of their own, and with more of those than cores OpenMP no
+    # longer lets the compute thread's wait for each other by spinning. Those of a thread that ended are gone.
+    with ThreadPoolExecutor(1, thread_name_prefix="load") as thread:
+        return thread.submit(_load, load_, plan, options, folder, progress, auto, tokens, judged).result()
+
+
+def _load(
+    load_: Load,
+    plan: Plan,
+    options: TransformersOptions,
+    folder: Folder,
+    progress: Progress,
+    auto: str,
+    tokens: Tokenizer | None,
+    judged: Judged | None,
+) -> Encoder:
     device = devices.choose(load_.manifest.device)
     config = folder.config()
-    dtype = precision.choose(load_.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
+    wanted = precision.choose(load_.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
     torch.set_num_threads(load_.threads)
-    model = weights.load(
-        folder,
-        device=device,
-        dtype=dtype,
-        auto=auto,
-        attention=options.attention,
-        progress=progress,
-        spare=lambda name: auto == weights.AUTO and name.startswith("pooler."),
+    memory.keep()
+    read = functools.partial(_read, folder, device, wanted, options, auto)
+    encoder = Encoder(read(progress), device, wanted.first, load_.threads)
+    _check_positions(encoder.model, plan.context or 0)
+    if device.type == "cpu":
+        items = [] if tokens is None else parity.items(tokens, plan.context or 1)
+        asked = functools.partial(encoder.answer, items, judged)
+        pack = options.attention == "auto"
+        encoder.become(tuning.tune(encoder.give(), wanted, asked, lambda: read(_silent), pack=pack))
+    return encoder
+
+
+class Batching(TypedDict):
+    """How a `Batcher` is to feed an encoder."""
+
+    budget: int
+    overhead: int
+    padding: float
+    lanes: int
+    express: int
+    start: Callable[[], None]
+    start_express: Callable[[], None]
+
+
+def batching(options: TransformersOptions, plan: Plan, encoder: Encoder) -> Batching:
+    """Return it as planned; batches side by side only for models that are known to keep nothing between calls."""
+    tokens, overhead = budget(options, plan, encoder.device)
+    lanes = cores.lanes(encoder.device, encoder.threads) if encoder.stateless else 1
+    return Batching(
+        budget=tokens,
+        overhead=overhead,
+        padding=encoder.padding,
+        lanes=lanes,
+        express=cores.EXPRESS if lanes > 1 else 0,
+        start=cores.starter(encoder.threads // lanes),
+        start_express=cores.starter(1),
     )
-    if hasattr(model.config, "use_cache"):
-        model.config.use_cache = False  # nothing is generated, so keys and values need not outlive their layer
-    _check_positions(model, plan.context or 0)
-    pad = getattr(model.config, "pad_token_id", None)
-    return Encoder(model, device, dtype, 0 if pad is None else int(pad))
 
 
 def budget(options: TransformersOptions, plan: Plan, device: torch.device) -> tuple[int, int]:
     """Return a batcher's token budget and overhead, as planned."""
     tokens = plan.detail.get("batch_tokens")
     return int(tokens or planning.batch_tokens(options, device)), planning.overhead(device)
+
+
+def _read(
+    folder: Folder,
+    device: torch.device,
+    wanted: Precision,
+    options: TransformersOptions,
+    auto: str,
+    progress: Progress,
+) -> Any:
+    model = weights.load(
+        folder,
+        device=device,
+        dtype=wanted.first,
+        auto=auto,
+        attention=options.attention,
+        progress=progress,
+        spare=lambda name: auto == weights.AUTO and name.startswith("pooler."),
+        trusted=options.trust_remote_code,
+    )
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = False  # nothing is generated, so keys and values need not outlive their layer
+    return model
+
+
+def _is_library(model: Any) -> bool:
+    return type(model).__module__.startswith("transformers.")
+
+
+def _silent(stage: str, done: int = 0, total: int = 0) -> None:
+    """Tell nobody: what is read a second time is not more."""
 
 
 def _check_positions(model: Any, longest: int) -> None:

@@ -74,12 +74,16 @@ class Folder:
             raise LoadFailed(f"{_INDEX} names files that are missing: {', '.join(missing) or 'none named'}")
         return [self.path / name for name in names]
 
-    def weights(self, itemsize: int) -> int:
-        """Return the bytes of all tensors when floats take `itemsize` bytes each, from the files' headers alone."""
-        return sum(_tensors(path, itemsize) for path in self.shards())
+    def weights(self, itemsize: int, matrices: int | None = None) -> int:
+        """Return the bytes of all tensors when floats take `itemsize` bytes each, from the files' headers alone.
+
+        `matrices` are the bytes of floats in what is multiplied, where they differ: in tensors of two dimensions that
+        are not embeddings.
+        """
+        return sum(_tensors(path, itemsize, itemsize if matrices is None else matrices) for path in self.shards())
 
 
-def _tensors(path: Path, itemsize: int) -> int:
+def _tensors(path: Path, itemsize: int, matrices: int) -> int:
     """Return one safetensors file's bytes: 8 bytes of header length, then the header as JSON."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -88,14 +92,18 @@ def _tensors(path: Path, itemsize: int) -> int:
         raw = file.read(length)
     try:
         header: dict[str, Any] = msgspec.json.decode(raw)
-        tensors = [entry for key, entry in header.items() if key != "__metadata__"]
-        ends = [entry["data_offsets"][1] for entry in tensors]
-        sizes = [_size(entry, itemsize) for entry in tensors]
+        tensors = {key: entry for key, entry in header.items() if key != "__metadata__"}
+        ends = [entry["data_offsets"][1] for entry in tensors.values()]
+        sizes = [_size(entry, matrices if _multiplied(key, entry) else itemsize) for key, entry in tensors.items()]
     except (msgspec.DecodeError, KeyError, TypeError, IndexError, AttributeError):
         raise LoadFailed(f"{path.name} has a broken safetensors header") from None
     if 8 + length + max(ends, default=0) > path.stat().st_size:
         raise LoadFailed(f"{path.name} is shorter than its header says: it was not brought here in full")
     return sum(sizes)
+
+
+def _multiplied(name: str, entry: dict[str, Any]) -> bool:
+    return len(entry.get("shape", ())) == 2 and "embed" not in name
 
 
 def _size(entry: dict[str, Any], itemsize: int) -> int:

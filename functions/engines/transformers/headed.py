@@ -21,7 +21,7 @@ from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.tokenizer import Tokenizer
-from host.errors import ColdframeError
+from host.errors import NotFinite
 from host.function import Load, Plan, Progress
 
 _AUTO: dict[Head, str] = {
@@ -47,11 +47,14 @@ class TransformersHeaded:
         self.longest = plan.context or 0
         self.labels = _labels(encoder.model.config.id2label)
         self._head = head
-        self._dtype = plan.detail.get("dtype")
         self._encoder = encoder
-        budget, overhead = encoders.budget(knobs, plan, encoder.device)
+        how = encoders.batching(knobs, plan, encoder)
         self._batcher: Batcher[Item, Logits] = Batcher(
-            self._compute, size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+            self._compute,
+            size,
+            **how,
+            ran_out=memory.ran_out,
+            release=memory.release,
         )
 
     @staticmethod
@@ -66,8 +69,8 @@ class TransformersHeaded:
     def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
         """Load tokenizer and weights; raises `LoadFailed`, also for a model without such a head, and `OutOfMemory`."""
         knobs, folder = _read(load)
-        tokens = tokenizer.load(folder, load.threads)
-        encoder = encoders.load(load, plan, knobs, folder, progress, auto=_AUTO[head])
+        tokens = tokenizer.load(folder, load.threads, trusted=knobs.trust_remote_code)
+        encoder = encoders.load(load, plan, knobs, folder, progress, auto=_AUTO[head], tokens=tokens)
         return cls(plan, encoder, tokens, knobs, folder.config(), head)
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
@@ -76,12 +79,7 @@ class TransformersHeaded:
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen."""
-        return {
-            "labels": list(self.labels),
-            "dtype": self._dtype,
-            "device": str(self._encoder.device),
-            "architecture": type(self._encoder.model).__name__,
-        }
+        return {"labels": list(self.labels), **self._encoder.detail()}
 
     def close(self) -> None:
         """End both threads."""
@@ -93,7 +91,7 @@ class TransformersHeaded:
         output, _ = self._encoder.forward(items)
         logits = output.logits.float()
         if not bool(torch.isfinite(logits).all()):
-            raise ColdframeError(f"the model gave numbers that are not finite in {self._dtype}")
+            raise NotFinite(f"the model gave numbers that are not finite in {self._encoder.precision}")
         rows = list(logits.cpu().numpy())
         if self._head == "sequence":
             return rows

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+
 import torch
 
 from host.errors import OutOfMemory
@@ -26,3 +29,18 @@ def out_of_memory(message: str) -> OutOfMemory:
     """Return the error a caller gets; torch's cache on an accelerator is given back first."""
     release()
     return OutOfMemory(message)
+
+
+def keep() -> None:
+    """Let the C library keep what is freed for the next batch, where it can be told so.
+
+    Otherwise it gives large tensors back to the system and gets them anew, page by page, in each layer.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        tell = ctypes.CDLL(None).mallopt
+        tell(_MMAP_THRESHOLD, 32 << 20)
+        tell(_TRIM_THRESHOLD, 256 << 20)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""As glibc's malloc.h numbers them."""

@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
+from functions.engines.transformers import cores, precision
 from functions.engines.transformers import device as devices
-from functions.engines.transformers import precision
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from host.function import Load, Plan
 
-_CPU_TOKENS = 2048
-"""Measured on MiniLM, two cores: time per token is least from 256 to 2,048 tokens, and grows by a third at 16,384."""
+_CPU_TOKENS = 1024
+"""Measured on MiniLM, two cores: time per token is least from 1,024 to 2,048 tokens, and grows by a twelfth at 512."""
 _GPU_TOKENS = 32_768
-_CPU_OVERHEAD = 32
-"""Starting a batch costs as much as computing so many tokens; measured on MiniLM, two cores: 4 ms."""
+_CPU_OVERHEAD = 48
+"""Starting a batch costs as much as computing so many tokens; measured on MiniLM in bf16, two cores: 2 ms."""
 _GPU_OVERHEAD = 1024
 _RUNTIME = 48 << 20
 """Tokenizer, allocator and thread stacks."""
@@ -57,15 +57,21 @@ def encoder(load: Load, options: TransformersOptions, folder: Folder, longest: i
     """
     config = folder.config()
     device = devices.choose(load.manifest.device)
-    dtype = precision.choose(load.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
-    weights = folder.weights(dtype.itemsize)
+    wanted = precision.choose(load.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
+    dtype = wanted.dtype
+    weights = folder.weights(dtype.itemsize, 1 if wanted.int8 else None)
+    # What is checked is there in fp32 before it becomes smaller, matrix by matrix, and may have to stay so.
+    most = folder.weights(wanted.first.itemsize)
     tokens = max(batch_tokens(options, device, load.attempt), longest)
-    batch = activations(config, tokens, longest, dtype.itemsize, eager=options.attention == "eager")
+    itemsize = dtype.itemsize if wanted.stated else wanted.first.itemsize
+    batch = activations(config, tokens, longest, itemsize, eager=options.attention == "eager")
+    batch *= cores.lanes(device, load.threads)
     if device.type == "cuda":
         pools = {devices.pool(device): weights + batch + _CUDA_CONTEXT, "ram": weights + _RUNTIME}
     else:
-        pools = {"ram": weights + batch + _RUNTIME}
-    notes = [f"{precision.name(dtype)} on {device}, batches of up to {tokens} tokens"]
+        pools = {"ram": most + batch + _RUNTIME}
+    unless = ", fp32 if the model does not survive it" if wanted.checked and not wanted.stated else ""
+    notes = [f"{wanted.name} on {device}{unless}, batches of up to {tokens} tokens"]
     if load.manifest.slots != "auto":
         notes.append("slots has no meaning here: inputs are merged into batches")
     return Plan(
@@ -73,7 +79,7 @@ def encoder(load: Load, options: TransformersOptions, folder: Folder, longest: i
         device=str(device),
         context=longest,
         notes=tuple(notes),
-        detail={"weights": weights, "activations": batch, "dtype": precision.name(dtype), "batch_tokens": tokens},
+        detail={"weights": weights, "activations": batch, "dtype": wanted.name, "batch_tokens": tokens},
         pools=devices.pools(device),
     )
 

@@ -71,6 +71,20 @@ class Tokenizer(Frame):
         """Return the ids of a short text without special tokens; blocking, for use while loading."""
         return list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
 
+    def id(self, token: str) -> int | None:
+        """Return the id of a token as the vocabulary spells it; None for one that is not in it."""
+        found = self._model.token_to_id(token)
+        return None if found is None else int(found)
+
+    def special(self) -> dict[str, int]:
+        """Return the special tokens as templates write them, `<|im_end|>`, with their ids."""
+        found = self._model.get_added_tokens_decoder()
+        return {token.content: number for number, token in found.items() if token.special}
+
+    def literal(self) -> None:
+        """Read what is spelled like a special token as the words that it is, from now on."""
+        self._model.encode_special_tokens = True
+
     def close(self) -> None:
         """Stop the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -84,7 +98,7 @@ def _placed(found: tokenizers.Encoding) -> Pieces:
     )
 
 
-def load(folder: Folder, threads: int, *, lower: bool = False) -> Tokenizer:
+def load(folder: Folder, threads: int, *, lower: bool = False, trusted: bool = False) -> Tokenizer:
     """Return the folder's tokenizer, from `tokenizer.json` or made from the files of older ones by Transformers."""
     # The library reads both before its first parallel call; without them it takes every core it sees.
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
@@ -92,17 +106,17 @@ def load(folder: Folder, threads: int, *, lower: bool = False) -> Tokenizer:
     try:
         if folder.has("tokenizer.json"):
             return Tokenizer(tokenizers.Tokenizer.from_file(str(folder.path / "tokenizer.json")), lower=lower)
-        return Tokenizer(_converted(folder), lower=lower)
+        return Tokenizer(_converted(folder, trusted=trusted), lower=lower)
     except LoadFailed:
         raise
     except Exception as error:
         raise LoadFailed(f"the tokenizer cannot be read: {str(error).replace(str(folder.path), '…')}") from error
 
 
-def _converted(folder: Folder) -> tokenizers.Tokenizer:
+def _converted(folder: Folder, *, trusted: bool) -> tokenizers.Tokenizer:
     from transformers import AutoTokenizer
 
-    made = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=False)
+    made = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=trusted)
     fast = getattr(made, "backend_tokenizer", None)
     if not isinstance(fast, tokenizers.Tokenizer):
         raise LoadFailed("tokenizer.json is missing, and Transformers cannot make a fast tokenizer of the other files")

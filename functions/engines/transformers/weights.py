@@ -1,4 +1,7 @@
-"""A model's weights from safetensors, as the architecture that `config.json` names; no code of the folder is run."""
+"""A model's weights from safetensors, as the architecture that `config.json` names.
+
+Python code in the folder runs only where the manifest trusts it.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,18 @@ def load(
     attention: str = "auto",
     progress: Progress,
     spare: Callable[[str], bool] = lambda name: False,
+    trusted: bool = False,
 ) -> Any:
     """Return the model in evaluation mode on its device. `auto` names Transformers' auto class.
 
-    `spare` says which weights may be missing from the files because nothing uses them. Raises `LoadFailed`, also when
+    `spare` says which weights may be missing from the files because nothing uses them; `trusted` lets the folder's own
+    Python code run. Raises `LoadFailed`, also when
     other weights are missing and would be random, and `OutOfMemory`.
     """
     logging.disable_progress_bar()
     total = folder.weights(dtype.itemsize)
     progress("weights", 0, total)
-    config = _config(folder)
+    config = _config(folder, trusted=trusted)
     if auto == AUTO and getattr(config, "is_encoder_decoder", False):
         auto = "AutoModelForTextEncoding"
     try:
@@ -47,7 +52,7 @@ def load(
             dtype=dtype,
             use_safetensors=True,
             local_files_only=True,
-            trust_remote_code=False,
+            trust_remote_code=trusted,
             output_loading_info=True,
             **({} if attention == "auto" else {"attn_implementation": attention}),
         )
@@ -64,14 +69,19 @@ def load(
     return model
 
 
-def _config(folder: Folder) -> Any:
+def _config(folder: Folder, *, trusted: bool) -> Any:
     raw = folder.config()
     try:
-        return AutoConfig.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=False)
+        return AutoConfig.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=trusted)
     except Exception as error:
         kind = raw.get("model_type")
-        if raw.get("auto_map"):
-            why = f"model type {kind!r} brings its own Python code, which is not run"
+        if raw.get("auto_map") and trusted:
+            why = f"the Python code of model type {kind!r} fails: {_first_line(error, folder)}"
+        elif raw.get("auto_map"):
+            why = (
+                f"model type {kind!r} brings its own Python code, which is not run; "
+                "options: {trust_remote_code: true} in the manifest would run it"
+            )
         elif kind is None:
             why = "config.json names no model_type"
         else:
@@ -82,8 +92,11 @@ def _config(folder: Folder) -> Any:
 def _failed(error: Exception, folder: Folder) -> LoadFailed:
     if ran_out(error):
         return out_of_memory("memory ran out while the weights were loaded")
-    first = str(error).strip().split("\n")[0].replace(str(folder.path), "…")
-    return LoadFailed(f"the weights cannot be loaded: {first[:300]}")
+    return LoadFailed(f"the weights cannot be loaded: {_first_line(error, folder)}")
+
+
+def _first_line(error: Exception, folder: Folder) -> str:
+    return str(error).strip().split("\n")[0].replace(str(folder.path), "…")[:300]
 
 
 def _few(names: list[str]) -> str:

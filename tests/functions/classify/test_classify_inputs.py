@@ -9,7 +9,7 @@ import pytest
 
 from functions.classify.api import ClassifyRequest, ModerationRequest
 from functions.classify.inputs import check, labels, moderated, texts
-from host.errors import InvalidRequest, UnsupportedParameter
+from host.errors import InvalidRequest
 
 
 def request(**fields: Any) -> ClassifyRequest:
@@ -78,8 +78,9 @@ def test_what_is_wrong_with_other_fields(fields: dict[str, Any], param: str, sai
     ],
 )
 def test_what_excludes_each_other(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(UnsupportedParameter, match="not both") as caught:
+    with pytest.raises(InvalidRequest, match="not both") as caught:
         check(request(**fields))
+    assert caught.value.code == "invalid_request"
     assert caught.value.param == param
 
 

@@ -77,3 +77,10 @@ def test_a_file_without_labels_is_refused(opener: Any, tmp_path: Path) -> None:
 def test_labels_of_the_table_are_checked(opener: Any, tmp_path: Path) -> None:
     with pytest.raises(LoadFailed, match="no label `sprot`; did you mean `sport`"):
         opener(file(tmp_path, LABELS), {"moderation": {"sprot": "hate"}}, engine="llama")
+
+
+def test_a_file_without_a_head_is_refused_in_words_of_this_task(opener: Any, tmp_path: Path) -> None:
+    cross_encoder(tmp_path)
+    path = convert(tmp_path, tmp_path / "mean.gguf", pooling="mean")
+    with pytest.raises(LoadFailed, match="this file has no head for classification: its pooling is mean"):
+        opener(path, engine="llama")

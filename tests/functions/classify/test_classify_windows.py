@@ -11,7 +11,7 @@ from tinymodels import headed
 
 from functions.classify import passages
 from functions.engines.batching.windows import windows
-from host.errors import InputTooLong, InvalidRequest
+from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def test_max_length_makes_smaller_windows(opener: Any, ask: Any, tmp_path:
 
 async def test_white_space_is_no_text(opener: Any, ask: Any, tmp_path: Path) -> None:
     headed(tmp_path, "bert", "sequence", LABELS)
-    with pytest.raises(InvalidRequest, match=r"input\[1\] has no tokens for this model") as caught:
+    with pytest.raises(InvalidRequest, match=r"input\[1\] has no tokens for this model$") as caught:
         await ask(opener(tmp_path), ["river", " \n"])
     assert caught.value.param == "input[1]"
 
@@ -131,11 +131,37 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
     huge = "river " * 500_000
     found = await ask(made, huge, truncate=True)
     assert found.data[0].truncated
-    with pytest.raises(InputTooLong, match="more than 1024 tokens"):
+    with pytest.raises(InputTooLong, match="more than 4096 characters, the model takes 64 tokens"):
         await ask(made, huge, windows="off")
     with pytest.raises(InputTooLong, match="65536 are read in windows at most; send it in parts"):
         await ask(made, huge)
-    assert lengths == [16 * 64 * 6]
+    unbroken = "a" * 5_000_000
+    assert (await ask(made, unbroken, truncate=True)).data[0].truncated
+    with pytest.raises(InputTooLong, match=r"more than 4194304 characters.*send it in parts") as caught:
+        await ask(made, ["a", unbroken])
+    assert caught.value.param == "input[1]"
+    # The first 64 * 64 characters that are no white space: 819 words and one letter.
+    assert lengths == [819 * 6 + 1, 64 * 64]
+
+
+async def test_megabytes_of_a_label_are_refused(opener: Any, ask: Any, tmp_path: Path) -> None:
+    headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
+    made = opener(tmp_path)
+    with pytest.raises(InputTooLong, match="more than 4096 characters") as caught:
+        await ask(made, "river", labels=["stone", "a" * 5000])
+    assert caught.value.param == "labels[1]"
+    with pytest.raises(InputTooLong) as caught:
+        await ask(made, "river", labels=["stone"], hypothesis_template="{}" + "a" * 5000)
+    assert caught.value.param == "hypothesis_template"
+    found = await ask(made, "a" * 5_000_000, labels=["stone"], truncate=True)
+    assert found.data[0].truncated
+
+
+@pytest.mark.parametrize("labels", [LABELS, ["contradiction", "neutral", "entailment"]])
+def test_a_context_without_room_is_refused(opener: Any, tmp_path: Path, labels: list[str]) -> None:
+    headed(tmp_path, "bert", "sequence", labels)
+    with pytest.raises(LoadFailed, match=r"context is 2: it must be more than the [23] special tokens"):
+        opener(tmp_path, context=2)
 
 
 async def test_one_request_has_a_bound(opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

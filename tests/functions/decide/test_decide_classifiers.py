@@ -17,7 +17,7 @@ from tinymodels import headed
 from functions.decide.api import ChoiceAnswer, RefusalAnswer, ScoreAnswer
 from functions.decide.heads import Labels, name
 from functions.decide.transformers import TransformersDecide
-from host.errors import InputTooLong, InvalidRequest
+from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
 TEXT = "river stone light"
@@ -152,3 +152,49 @@ def test_two_choices_of_one_label_match_nothing() -> None:
     asked = request_of(TEXT, [("Which?", ["a b", "a_b"]), ("Which?", [True, False])]).questions
     assert Labels(["a-b", "c"]).matching(asked[0]) is None
     assert Labels(["False", "True"]).matching(asked[1]) == [1, 0]
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], ["entailment", "contradiction"]])
+async def test_megabytes_are_refused_before_they_are_tokenised(labels: list[str], open_: Open) -> None:
+    model, _ = open_(labels)
+    with pytest.raises(InputTooLong, match="more than 4096 characters, the model takes 64 tokens") as told:
+        await model.answer(request_of("a" * 5_000_000, [("Which?", ["a", "b"])]))
+    assert told.value.param == "input"
+
+
+async def test_a_question_of_megabytes_is_refused(open_: Open) -> None:
+    model, _ = open_(["entailment", "contradiction"])
+    with pytest.raises(InputTooLong, match="more than 4096 characters") as told:
+        await model.answer(request_of(TEXT, ["garden", ("Which?", ["a", "b" * 5000])]))
+    assert told.value.param == "questions[1]"
+
+
+def _break(model: TransformersDecide, word: str) -> None:
+    """Make a word's weights no numbers, as an overflow in half precision does."""
+    (token,) = model._model.tokenizer.bare(word)
+    with torch.no_grad():
+        model._model._encoder.model.get_input_embeddings().weight[token] = float("nan")
+
+
+async def test_numbers_that_are_not_finite_are_a_refusal(open_: Open) -> None:
+    model, _ = open_(["a", "b"])
+    _break(model, "stone")
+    found = await model.answer(request_of(TEXT, [("Which?", ["a", "b"]), ("Which?", ["b", "a"])]))
+    assert found.answers == [RefusalAnswer(), RefusalAnswer()]
+    fine = await model.answer(request_of("river light", [("Which?", ["a", "b"])]))
+    assert isinstance(fine.answers[0], ChoiceAnswer)
+
+
+async def test_only_the_question_without_finite_numbers_is_refused(open_: Open) -> None:
+    model, direct = open_(["entailment", "contradiction"])
+    _break(model, "bread")
+    found = await model.answer(request_of(TEXT, ["garden", ("music", ["bread", "train"]), "letter"]))
+    assert found.answers[1] == RefusalAnswer()
+    for at, statement in ((0, "garden"), (2, "letter")):
+        wanted = softmax(direct.logits(TEXT, statement))[:1]
+        assert numbers(found.answers[at]) == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_classifier_has_no_prior(open_: Open) -> None:
+    with pytest.raises(LoadFailed, match=r"options\.prior is for chat models"):
+        open_(["a", "b"], {"prior": True})

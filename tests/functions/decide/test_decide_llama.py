@@ -19,7 +19,7 @@ from labelled import LEVELS, SENTIMENTS, TEXTS, TOPICS
 
 from functions.decide.api import Decisions, RefusalAnswer, ScoreAnswer
 from functions.decide.llama import LlamaDecide
-from host.errors import ContextLengthExceeded, InvalidRequest, LoadFailed
+from host.errors import ContextLengthExceeded, InputTooLong, InvalidRequest, LoadFailed
 from host.manifest import load as read_manifest
 
 pytestmark = pytest.mark.anyio
@@ -297,3 +297,15 @@ async def _measured(options: dict[str, Any]) -> dict[str, float]:
     correlation = float(np.corrcoef(np.array(scores).T)[0, 1])
     shares = {name: sum(of) / len(of) for name, of in chosen.items()}
     return {"predicates": math.fsum(right) / len(right), "scores": correlation, **shares}
+
+
+@pytest.mark.parametrize(
+    ("text", "questions", "param"),
+    [("a" * 5_000_000, ["Is it?"], "input"), ("a", ["Is it?", ("Which?", ["a", "b" * 5_000_000])], "questions[1]")],
+)
+async def test_megabytes_are_refused_before_they_are_tokenised(
+    exact: LlamaDecide, text: str, questions: list[Any], param: str
+) -> None:
+    with pytest.raises(InputTooLong, match="characters, the model takes") as told:
+        await exact.answer(request_of(text, questions))
+    assert told.value.param == param

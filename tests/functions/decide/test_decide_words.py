@@ -95,8 +95,10 @@ def test_the_default_prompts() -> None:
     [
         ({"predicate_prompt": "Yes or no?"}, "must say {instructions}"),
         ({"choice_prompt": "{answer}{instructions}{answer}"}, "more than once"),
-        ({"yes": ["ok "], "no": ["ok"]}, "both have 'ok'"),
-        ({"yes": []}, "length >= 1"),
+        ({"yes_words": ["ok "], "no_words": ["ok"]}, "both have 'ok'"),
+        ({"yes_words": []}, "length >= 1"),
+        ({"yes": ["Ja"]}, "unknown field `yes`"),
+        ({"choice_prompt": "{instructions} {choises}"}, "`choice_prompt` says {choises}, which is not known"),
         ({"temperature": 0}, "temperature"),
         ({"min_mass": 1.5}, "min_mass"),
     ],

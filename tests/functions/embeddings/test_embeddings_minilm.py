@@ -17,7 +17,7 @@ import transformers
 
 from functions.embeddings.api import EmbeddingsRequest, Vectors
 from functions.embeddings.transformers import TransformersEmbeddings
-from host.errors import InputTooLong, InvalidRequest
+from host.errors import InputTooLong, InvalidRequest, NotFinite
 
 pytestmark = pytest.mark.anyio
 
@@ -244,3 +244,32 @@ def test_facts_say_what_was_chosen(instance: TransformersEmbeddings) -> None:
     assert expected.items() <= facts.detail.items()
     assert any("1_Pooling/config.json" in note for note in instance._model.layout.notes)
     msgspec.msgpack.encode(facts)
+
+
+@pytest.mark.parametrize("letter", ["a", "中"])
+async def test_a_huge_word_holds_nobody_up(instance: TransformersEmbeddings, letter: str) -> None:
+    huge = letter * 4_000_000
+    began = time.perf_counter()
+    with pytest.raises(InputTooLong, match=r"input\[0\] is too large: it has more than 16384 characters"):
+        await instance.answer(EmbeddingsRequest(model="m", input=huge))
+    cut = await instance.answer(EmbeddingsRequest(model="m", input=huge, truncate=True))
+    assert time.perf_counter() - began < 3
+    short = await instance.answer(EmbeddingsRequest(model="m", input=letter * 16_384, truncate=True))
+    assert cut.data == short.data
+
+
+async def test_white_space_is_not_length(instance: TransformersEmbeddings) -> None:
+    spaced = await instance.answer(EmbeddingsRequest(model="m", input="a" + " \n" * 100_000 + "river"))
+    plain = await instance.answer(EmbeddingsRequest(model="m", input="a river"))
+    assert spaced.data == plain.data
+
+
+async def test_numbers_that_are_not_finite_name_the_input(opener: Opener, minilm: Path) -> None:
+    made = opener(minilm)
+    tokens = await made._model.tokenizer.encode(["poison"])
+    with torch.no_grad():
+        made._model._encoder.model.embeddings.word_embeddings.weight[int(tokens[0][1])] = float("nan")
+    with pytest.raises(NotFinite, match=r"input\[2\]: the model gave numbers that are not finite") as caught:
+        await made.answer(EmbeddingsRequest(model="m", input=["a", "river", "poison", "stone"]))
+    assert (caught.value.param, caught.value.status) == ("input[2]", 502)
+    await made.answer(EmbeddingsRequest(model="m", input=["a", "river"]))

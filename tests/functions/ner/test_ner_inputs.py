@@ -42,6 +42,8 @@ def test_texts(field: str, given: Any) -> None:
         ({"input": "a", "threshold": float("nan")}, "threshold", "from 0 to 1"),
         ({"input": "a", "stride": -1}, "stride", "at least 0"),
         ({"input": "a", "max_length": 0}, "max_length", "at least 1"),
+        ({"input": "a", "labels": []}, "labels", "leave it out, or name labels"),
+        ({"input": "a", "redact": False, "redaction": "x"}, "redaction", "send one of them"),
         ({"input": "a", "offset_unit": "char"}, "offset_unit", "'codepoint', 'utf16' or 'byte'"),
         ({"input": "a", "redaction": ""}, "redaction", "1 to 200 characters"),
         ({"input": "a", "redaction": "x" * 201}, "redaction", "got 201"),

@@ -13,7 +13,7 @@ import tinymodels
 
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
-from host.errors import InvalidRequest, LoadFailed, ManifestError
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +76,7 @@ async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener
     assert "<" in "".join(found.redacted_text or "" for found in expected.data)
     free = NerRequest(model="m", input=TEXT, threshold=0, aggregation_strategy="simple")
     assert await told.answer(free) == await plain.answer(NerRequest(model="m", input=TEXT))
-    kept = (await told.answer(NerRequest(model="m", input=TEXT, redaction="x", redact=False))).data[0]
+    kept = (await told.answer(NerRequest(model="m", input=TEXT, redact=False))).data[0]
     assert kept.redacted_text is None
 
 
@@ -87,6 +87,7 @@ async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener
         ({"labels": ["B-PER"]}, "labels[0]", "it finds"),
         ({"stride": 32}, "stride", "half of a window, which is 31 tokens here"),
         ({"stride": 4, "max_length": 9}, "stride", "which is 3 tokens"),
+        ({"max_length": 65}, "max_length", "max_length is 65, the model takes 64 tokens"),
         ({"max_length": 2}, "max_length", "more than the 2 special tokens"),
     ],
 )
@@ -109,3 +110,14 @@ async def test_no_prefix_is_left_where_no_entity_begins(tmp_path: Path, tiny: Ti
     labels = {entity.label for found in answer.data for entity in found.entities}
     assert labels
     assert labels <= {"ORG", "GIVEN-NAME", "LOC", "PER"}
+
+
+@pytest.mark.parametrize(("given", "param"), [("a" * 5_000_000, "input"), ([TEXT, "中" * 5_000_000], "input[1]")])
+async def test_megabytes_are_refused_before_they_are_tokenised(
+    tiny: Tiny, opener: Opener, monkeypatch: pytest.MonkeyPatch, given: Any, param: str
+) -> None:
+    instance = opener(tiny("bert"))
+    monkeypatch.setattr(instance._headed.tokenizer, "pieces", None)
+    with pytest.raises(InputTooLong, match="more than 4194304 characters, the model takes 65536 tokens") as caught:
+        await instance.answer(NerRequest(model="m", input=given))
+    assert caught.value.param == param

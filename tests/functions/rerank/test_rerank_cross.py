@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -15,6 +16,7 @@ from rerankers import Opener, ask, decoder, qwen_text
 from sentence_transformers import CrossEncoder
 from tinymodels import headed, tiny, words_tokenizer
 
+from functions.rerank.options import RerankOptions
 from host.errors import InputTooLong, InvalidRequest, LoadFailed, UnsupportedParameter
 
 pytestmark = pytest.mark.anyio
@@ -259,3 +261,31 @@ async def test_qwen3_with_a_head_reads_its_prompt(opener: Opener, tmp_path: Path
             ids = tokens(qwen_text("where is the river", document), return_tensors="pt")["input_ids"]
             assert score == pytest.approx(torch.sigmoid(model(ids).logits)[0, 0].item(), abs=1e-4)
     assert instance.facts().detail["prompted"] is True
+
+
+async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(opener: Opener, tmp_path: Path) -> None:
+    instance = opener(headed(tmp_path, "bert", "sequence", ["LABEL_0"]), context=60)
+    huge = "a" * 5_000_000
+    with pytest.raises(InputTooLong, match=r"documents\[1\] .* more than 3840 characters.*truncate: true") as caught:
+        await ask(instance, QUERY, ["stone", huge])
+    assert caught.value.param == "documents[1]"
+    with pytest.raises(InputTooLong, match="query is too large: it has more than 3840 characters") as caught:
+        await ask(instance, huge, ["stone"], truncate=True)
+    assert caught.value.param == "query"
+    for fields in ({"truncate": True}, {"max_chunks_per_doc": 2}, {"max_tokens_per_doc": 5}):
+        found = await ask(instance, QUERY, ["stone", huge, "light " * 1_000_000], **fields)
+        assert found.cut == [1, 2]
+        assert found.usage.prompt_tokens <= 5 * 60
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("only {query}", "{document} must stand in it exactly once"),
+        ("{document} then {query}", "{query} must stand before {document}"),
+        ("{query} {document} {instruction}", "{instruction} must stand before {document}"),
+    ],
+)
+def test_a_prompt_without_its_places_is_no_option(prompt: str, said: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=said):
+        msgspec.convert({"prompt": prompt}, RerankOptions)

@@ -40,12 +40,25 @@ def test_json_says_the_same(run, manifests):
             "engine": "echo",
             "placement": "process",
             "model": "package:coldframe_echo/model.echo",
+            "remote_code": False,
             "file": "manifests/a.yaml",
         }
     ]
     (problem,) = found["problems"]
     assert (problem["file"], problem["line"]) == ("bad.yaml", 2)
     assert "model" in problem["message"]
+
+
+def test_models_that_run_code_of_their_own_are_named(run, manifests):
+    for name, options in (("a", {"trust_remote_code": True}), ("b", {"trust_remote_code": False}), ("c", {})):
+        written = f"task: embeddings\nengine: transformers\nmodel: ./{name}\noptions: {json.dumps(options)}\n"
+        (manifests.path / f"{name}.yaml").write_text(written)
+        (manifests.path / name).mkdir()
+        (manifests.path / name / "config.json").write_text("{}")
+        (manifests.path / name / "model.safetensors").touch()
+    assert "Python code in the model's own folder runs for: a (trust_remote_code)" in run("ls").stdout
+    found = json.loads(run("ls", "--json").stdout)
+    assert {row["name"]: row["remote_code"] for row in found["manifests"]} == {"a": True, "b": False, "c": False}
 
 
 def test_a_broken_manifest_is_shown_with_its_line(run, manifests):

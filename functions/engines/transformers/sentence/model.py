@@ -29,7 +29,7 @@ from functions.engines.transformers.sentence.sparse import Splade
 from functions.engines.transformers.sentence.tasks import Tasks, laid, named_id
 from functions.engines.transformers.tokenizer import Tokenizer
 from functions.engines.transformers.weights import AUTO
-from host.errors import ColdframeError, LoadFailed
+from host.errors import LoadFailed, NotFinite
 from host.function import RAM, Load, Plan, Progress
 
 _SPLADE_TOKENS = 512
@@ -58,13 +58,13 @@ class SentenceModel:
         self.longest = plan.context or 0
         self._encoder = encoder
         self._head = head
-        budget, overhead = encoders.budget(knobs, plan, encoder.device)
+        how = encoders.batching(knobs, plan, encoder)
+        if isinstance(layout.sparse, Splade):
+            how["padding"] = 1.0  # its head gives a logit for each word, also to padding
         self._batcher: Batcher[Item, Output] = Batcher(
             self._compute,
             size,
-            budget=budget,
-            overhead=overhead,
-            padding=1.0 if isinstance(layout.sparse, Splade) else encoder.padding,
+            **how,
             ran_out=memory.ran_out,
             release=memory.release,
         )
@@ -87,7 +87,7 @@ class SentenceModel:
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer, weights and head; raises `LoadFailed` and `OutOfMemory`."""
         knobs, model = _read(load, layout)
-        tokens = tokenizer.load(model, load.threads, lower=layout.lower)
+        tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
         auto = "AutoModelForMaskedLM" if isinstance(layout.sparse, Splade) else AUTO
         encoder = encoders.load(load, plan, knobs, model, progress, auto, tokens=tokens, judged=_judged(layout))
         hidden = getattr(encoder.model.config, "hidden_size", None)
@@ -139,7 +139,7 @@ class SentenceModel:
         with torch.inference_mode():
             found = self._head(output, mask, items)
         if not all(_finite(one) for one in found):
-            raise ColdframeError(f"the model gave numbers that are not finite in {self._encoder.precision}")
+            raise NotFinite(f"the model gave numbers that are not finite in {self._encoder.precision}")
         return found
 
     def _forward_unseen(self, items: Sequence[Item]) -> tuple[Any, torch.Tensor]:

@@ -25,7 +25,7 @@ from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.output import Output, Vector
 from functions.engines.transformers.sentence.pictures import Pictures, Pixels
 from functions.engines.transformers.tokenizer import Tokenizer
-from host.errors import ColdframeError, LoadFailed
+from host.errors import LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 
@@ -84,7 +84,7 @@ class PairedModel:
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer, image processor and weights; raises `LoadFailed` and `OutOfMemory`."""
         knobs, model = _read(load, layout)
-        tokens = tokenizer.load(model, load.threads, lower=layout.lower)
+        tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
         seen = pictures.load(model, model.config())
         encoder = encoders.load(load, plan, knobs, model, progress)
         after = layers.load(layout.steps, Folder(load.path), _wide(encoder.model.config), encoder.device)
@@ -129,7 +129,7 @@ class PairedModel:
                         vectors = layer(vectors)
                 found.update(zip(places, vectors.cpu().numpy(), strict=True))
         if not all(bool(np.isfinite(vector).all()) for vector in found.values()):
-            raise ColdframeError(f"the model gave numbers that are not finite in {self._encoder.precision}")
+            raise NotFinite(f"the model gave numbers that are not finite in {self._encoder.precision}")
         return [Output(dense=found[at]) for at in range(len(items))]
 
     def _texts(self, items: Sequence[Item]) -> Any:

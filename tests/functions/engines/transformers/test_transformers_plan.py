@@ -83,27 +83,115 @@ def test_cpu_is_always_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quantization", "kind", "stored", "dtype"),
+    ("quantization", "kind", "bf16", "stored", "dtype"),
     [
-        (None, "cpu", "bfloat16", torch.float32),
-        (None, "cpu", None, torch.float32),
-        (None, "cuda", "bfloat16", torch.bfloat16),
-        (None, "cuda", None, torch.float32),
-        (None, "cuda", "nonesuch", torch.float32),
-        ("bf16", "cpu", None, torch.bfloat16),
-        ("BF16", "cuda", "float16", torch.bfloat16),
-        ("fp32", "cuda", "float16", torch.float32),
+        (None, "cpu", True, "float32", torch.bfloat16),
+        (None, "cpu", True, None, torch.bfloat16),
+        (None, "cpu", False, "bfloat16", torch.float32),
+        (None, "cpu", False, None, torch.float32),
+        (None, "cuda", True, "bfloat16", torch.bfloat16),
+        (None, "cuda", True, None, torch.float32),
+        (None, "cuda", True, "nonesuch", torch.float32),
+        (None, "cuda", True, "int64", torch.float32),
+        ("bf16", "cpu", False, None, torch.bfloat16),
+        ("BF16", "cuda", False, "float16", torch.bfloat16),
+        ("fp32", "cpu", True, "bfloat16", torch.float32),
+        ("fp32", "cuda", True, "float16", torch.float32),
     ],
 )
-def test_precision(quantization: str | None, kind: str, stored: str | None, dtype: torch.dtype) -> None:
-    assert precision.choose(quantization, torch.device(kind), stored) == dtype
+def test_precision(
+    monkeypatch: pytest.MonkeyPatch,
+    quantization: str | None,
+    kind: str,
+    bf16: bool,
+    stored: str | None,
+    dtype: torch.dtype,
+) -> None:
+    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    found = precision.choose(quantization, torch.device(kind), stored)
+    assert found.dtype == dtype
+    assert found.stated is (quantization is not None)
+    assert not found.int8
+    assert found.checked is (kind == "cpu" and dtype != torch.float32)
+    assert found.first == (torch.float32 if kind == "cpu" else dtype)
+    assert found.name == precision.name(dtype)
 
 
-@pytest.mark.parametrize("quantization", ["int8", "int4", "Q4_K_M", "fp8"])
-def test_precision_refused(quantization: str) -> None:
-    with pytest.raises(ManifestError) as caught:
-        precision.choose(quantization, torch.device("cpu"), None)
+@pytest.mark.parametrize("bf16", [True, False])
+def test_int8_is_served_on_the_cpu_and_checked(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
+    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    found = precision.choose("INT8", torch.device("cpu"), "bfloat16")
+    assert (found.name, found.int8, found.stated, found.checked) == ("int8", True, True, True)
+    assert found.dtype == found.first == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("quantization", "kind", "hint"),
+    [
+        ("int8", "cuda", "device: cpu"),
+        ("int4", "cpu", "take int8 or bf16"),
+        ("int4", "cuda", "take int8 or bf16"),
+        ("Q4_K_M", "cpu", "expected bf16, fp32 or int8"),
+        ("fp8", "cpu", "expected bf16, fp32 or int8"),
+    ],
+)
+def test_precision_refused(quantization: str, kind: str, hint: str) -> None:
+    with pytest.raises(ManifestError, match=hint) as caught:
+        precision.choose(quantization, torch.device(kind), None)
     assert caught.value.key == "quantization"
+
+
+@pytest.mark.parametrize(
+    ("machine", "known", "expected"),
+    [
+        ("x86_64", {"avx512_bf16": True}, True),
+        ("AMD64", {"amx_bf16": True}, True),
+        ("x86_64", {"avx2": True, "avx512_bf16": False}, False),
+        ("x86_64", {}, False),
+    ],
+)
+def test_processors_that_compute_bf16(
+    monkeypatch: pytest.MonkeyPatch, machine: str, known: dict[str, bool], expected: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
+    assert precision.computes_bf16() is expected
+
+
+def ram(path: Path, **manifest: Any) -> int:
+    return plan.encoder(load(path, **manifest), TransformersOptions(), Folder(path), 256).bytes["ram"]
+
+
+def test_what_is_checked_is_planned_with_its_weights_in_fp32(minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for quantization in ("bf16", "int8"):
+        found = plan.encoder(load(minilm, quantization=quantization), TransformersOptions(), Folder(minilm), 256)
+        assert found.detail["dtype"] == quantization
+        assert found.bytes["ram"] > 90_856_960
+        assert found.detail["weights"] < 90_856_960
+    monkeypatch.setattr(precision, "computes_bf16", lambda: True)
+    found = plan.encoder(load(minilm), TransformersOptions(), Folder(minilm), 256)
+    assert found.detail["dtype"] == "bf16"
+    assert "fp32 if the model does not survive it" in found.notes[0]
+    assert found.bytes["ram"] >= ram(minilm, quantization="fp32")  # it may have to become that
+
+
+def test_int8_counts_matrices_as_a_byte_each_but_not_embeddings(tmp_path: Path) -> None:
+    tensors = {
+        "embeddings.word_embeddings.weight": torch.zeros(10, 4),
+        "layer.query.weight": torch.zeros(4, 4),
+        "layer.query.bias": torch.zeros(4),
+    }
+    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
+    assert Folder(tmp_path).weights(4, 1) == 160 + 16 + 16
+    assert Folder(tmp_path).weights(2) == 80 + 32 + 8
+
+
+def test_batches_side_by_side_take_more(minilm: Path) -> None:
+    one, two = (
+        plan.encoder(msgspec.structs.replace(load(minilm), threads=threads), TransformersOptions(), Folder(minilm), 256)
+        for threads in (1, 2)
+    )
+    assert two.detail["activations"] == 2 * one.detail["activations"]
 
 
 @pytest.mark.parametrize(
