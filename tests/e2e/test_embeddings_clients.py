@@ -120,7 +120,14 @@ class TestLangChain(EmbeddingsIntegrationTests):
 
     @property
     def embedding_model_params(self):
-        return {"base_url": self.url, "api_key": "none", "model": "minilm-cl100k", "tiktoken_model_name": "gpt-4"}
+        return {
+            "base_url": self.url,
+            "api_key": "none",
+            "model": "minilm-cl100k",
+            "tiktoken_model_name": "gpt-4",
+            # Its own is kept for the whole process, while each test has an event loop to itself.
+            "http_async_client": openai.DefaultAsyncHttpxClient(),
+        }
 
 
 def test_langchain_sends_ids_by_default_and_gets_the_vectors_of_the_texts(served, plain):

@@ -153,6 +153,9 @@ def test_from_the_hub_only_what_the_engine_needs_is_fetched(
     fetched: set[str],
 ) -> None:
     names = [*TEXTS, "model.safetensors", "onnx/model.onnx", "onnx/model.onnx_data", "onnx/model_quantized.onnx"]
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with FakeHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
