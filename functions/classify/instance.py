@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -17,7 +17,7 @@ from functions.classify.scores import activation
 from functions.classify.selection import Read, classifications, thresholds
 from functions.classify.verdicts import Verdicts
 from functions.engines.batching import brevity
-from functions.engines.batching.headed import Head, HeadedModel
+from functions.engines.batching.headed import HeadedEngine, HeadedModel
 from host.errors import InvalidRequest, LoadFailed, UnsupportedParameter
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
@@ -29,19 +29,10 @@ _BREATH = 64
 """Texts answered before other work of the event loop gets its turn."""
 
 
-class Engine(Protocol):
-    """The class of an engine's models with a head."""
-
-    @staticmethod
-    def plan(load: Load) -> Plan: ...  # noqa: D102
-    @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> HeadedModel: ...  # noqa: D102
-
-
 class Classifier(Instance):
     """A classifier, or a model of natural language inference."""
 
-    engine: ClassVar[type[Engine]]
+    engine: ClassVar[type[HeadedEngine]]
 
     def __init__(self, name: str, model: HeadedModel, knobs: ClassifyOptions) -> None:
         """Raises `LoadFailed` for options that do not suit the model."""

@@ -21,9 +21,6 @@ from functions.engines.llama.pooled.words import Words
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
-_NO_RERANKER, _NO_HEAD = "this file is no reranker", "this file has no head for classification"
-"""What the engine says of a file without ranks, and what it means to this function."""
-
 
 class _Tokenizer:
     """A file's vocabulary, whose tokens have no places in the text: nobody here asks for them."""
@@ -59,15 +56,12 @@ class LlamaHeaded:
     @staticmethod
     def plan(load: Load) -> Plan:
         """Weigh the file; raises `LoadFailed` for one that pools vectors and no ranks."""
-        try:
-            return planning.make(load, "scores")
-        except LoadFailed as error:
-            raise type(error)(error.message.replace(_NO_RERANKER, _NO_HEAD), param=error.param) from None
+        return planning.make(load, "labels")
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
         """Load vocabulary and weights; raises `LoadFailed` and `OutOfMemory`."""
-        pooled = PooledModel.load(load, plan, progress, "scores")
+        pooled = PooledModel.load(load, plan, progress, "labels")
         try:
             return cls(pooled, plan)
         except BaseException:

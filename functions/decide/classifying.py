@@ -6,7 +6,7 @@ It knows the life of a request in a worker, and nothing of how logits are comput
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -18,7 +18,7 @@ from functions.decide.options import DecideOptions
 from functions.decide.texts import written
 from functions.decide.turns import turns
 from functions.engines.batching import brevity
-from functions.engines.batching.headed import Head, HeadedModel
+from functions.engines.batching.headed import HeadedEngine, HeadedModel
 from functions.engines.batching.item import Item
 from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
@@ -27,19 +27,10 @@ _CAPACITY = 256
 """Requests side by side; the batcher merges them."""
 
 
-class Engine(Protocol):
-    """The class of an engine's models with a head."""
-
-    @staticmethod
-    def plan(load: Load) -> Plan: ...  # noqa: D102
-    @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> HeadedModel: ...  # noqa: D102
-
-
 class ClassifierDecide(Instance):
     """A classifier that decides."""
 
-    engine: ClassVar[type[Engine]]
+    engine: ClassVar[type[HeadedEngine]]
 
     def __init__(self, model: HeadedModel, options: DecideOptions) -> None:
         self._model = model

@@ -21,7 +21,7 @@ from functions.rerank.cosine import CosineScorer
 from functions.rerank.crossing import CrossScorer
 from functions.rerank.instance import RerankInstance, knobs
 from functions.rerank.options import RerankOptions
-from functions.rerank.prompt import Prompt, known
+from functions.rerank.prompt import Prompt, asked
 from functions.rerank.ranks import Ranks, judge
 from functions.rerank.scorer import Scorer
 from functions.rerank.yes_no import YesNoScorer, token
@@ -92,13 +92,7 @@ def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
     words = Words(model.words)
     try:
         kind = model.model.metadata("general.architecture") or ""
-        template = own.prompt or known(kind, words.special("<|im_start|><|im_end|>"))
-        if template is None:
-            raise LoadFailed(
-                f"how a {kind} model is asked for yes or no is not known: set options.prompt, "
-                "with {query} and {document} in it",
-                param="options.prompt",
-            )
+        template = asked(own.prompt, kind, words.special("<|im_start|><|im_end|>"))
         prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
         prompt = Prompt(template, words.special(template), words.bare, prefix)
         answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")

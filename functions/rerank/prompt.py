@@ -74,6 +74,18 @@ def known(model_type: str, special: Mapping[str, int]) -> str | None:
     return _CHATML + (_THOUGHT if model_type.startswith("qwen3") else "")
 
 
+def asked(template: str | None, model_type: str, special: Mapping[str, int]) -> str:
+    """Return the manifest's prompt, else the model's; raises `LoadFailed` where neither is known."""
+    found = template or known(model_type, special)
+    if found is None:
+        raise LoadFailed(
+            f"how a {model_type} model is asked for yes or no is not known: set options.prompt, "
+            "with {query} and {document} in it",
+            param="options.prompt",
+        )
+    return found
+
+
 def _filled(run: str, query: str, instruction: str) -> str:
     values = {"query": query, "instruction": instruction}
     return _PLACE.sub(lambda match: values.get(match[1], match[0]), run)

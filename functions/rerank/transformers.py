@@ -7,8 +7,7 @@ from typing import Literal, Self
 import msgspec
 
 from functions.engines.transformers import encoder as encoders
-from functions.engines.transformers import limits, tokenizer
-from functions.engines.transformers import plan as planning
+from functions.engines.transformers import tokenizer
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.headed import TransformersHeaded
 from functions.engines.transformers.options import TransformersOptions
@@ -21,7 +20,7 @@ from functions.rerank.cosine import CosineScorer
 from functions.rerank.headed import prompted, scorer
 from functions.rerank.instance import RerankInstance, knobs
 from functions.rerank.options import RerankOptions
-from functions.rerank.prompt import known
+from functions.rerank.prompt import asked
 from functions.rerank.scorer import Scorer
 from functions.rerank.yes_no import YesNoScorer, token
 from host.errors import LoadFailed
@@ -39,12 +38,7 @@ class TransformersRerank(RerankInstance):
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         method, why = choose(load)
-        if method == "cross_encoder":
-            plan = TransformersHeaded.plan(load)
-        elif method == "cosine":
-            plan = SentenceModel.plan(load, _layout(load))
-        else:
-            plan = _plan_yes_no(load)
+        plan = SentenceModel.plan(load, _layout(load)) if method == "cosine" else TransformersHeaded.plan(load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
 
     @classmethod
@@ -81,25 +75,11 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
     return scorer(model, model.tokenizer, Folder(load.path), own)
 
 
-def _plan_yes_no(load: Load) -> Plan:
-    folder = Folder(load.path)
-    longest, bound = limits.longest(folder.config(), folder.mapping("tokenizer_config.json"), load.manifest.context)
-    plan = planning.encoder(load, _engine(load), folder, longest)
-    return msgspec.structs.replace(plan, notes=(*plan.notes, f"inputs of up to {longest} tokens ({bound})"))
-
-
 def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
     folder = Folder(load.path)
-    tokens = tokenizer.load(folder, load.threads)
+    tokens = tokenizer.load(folder, load.threads, trusted=_engine(load).trust_remote_code)
     kind = str(folder.config().get("model_type", ""))
-    template = own.prompt or known(kind, tokens.special())
-    if template is None:
-        raise LoadFailed(
-            f"how a {kind} model is asked for yes or no is not known: set options.prompt, "
-            "with {query} and {document} in it",
-            param="options.prompt",
-        )
-    prompt = prompted(template, tokens)
+    prompt = prompted(asked(own.prompt, kind, tokens.special()), tokens)
     answers = _answers(folder, own, tokens)
     encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL, tokens=tokens)
     model = Answering(plan, encoder, _engine(load), *answers)

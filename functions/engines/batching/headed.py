@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Ids, Item, PairFrame, Pieces
+from host.function import Load, Plan, Progress
 
 Head = Literal["sequence", "token"]
 """One row of logits for an input, or one for each of its tokens."""
@@ -29,6 +30,15 @@ class TextTokenizer(Protocol):
     def bare(self, text: str) -> list[int]: ...  # noqa: D102
     def frame(self, ids: Sequence[int], before: Sequence[int] = ()) -> Ids: ...  # noqa: D102
     def literal(self) -> None: ...  # noqa: D102
+
+
+class HeadedEngine(Protocol):
+    """The class of an engine's models with a head."""
+
+    @staticmethod
+    def plan(load: Load) -> Plan: ...  # noqa: D102
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> HeadedModel: ...  # noqa: D102
 
 
 class HeadedModel(Protocol):

@@ -20,8 +20,7 @@ from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.context import PooledContext, look
-from functions.engines.llama.pooled.plan import Purpose
-from functions.engines.llama.pooled.pooling import Pooling, choose
+from functions.engines.llama.pooled.pooling import Pooling, Purpose, choose
 from functions.engines.llama.pooled.words import Words
 from host.function import Load, Plan, Progress
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
@@ -15,12 +14,10 @@ from functions.engines.llama.layout import layouts
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.plan import PROCESS, rooms
 from functions.engines.llama.pooled.context import batch, sequences
-from functions.engines.llama.pooled.pooling import Nature, Pooling, choose
+from functions.engines.llama.pooled.pooling import Nature, Pooling, Purpose, choose
 from functions.engines.llama.pooled.scales import PooledScales
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
-
-Purpose = Literal["vectors", "scores"]
 
 
 def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -> Plan:

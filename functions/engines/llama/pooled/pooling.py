@@ -69,13 +69,22 @@ def nature(model: Model, *, encoder: bool, stated: int) -> Nature:
     )
 
 
-def choose(known: Nature, wanted: str, purpose: Literal["vectors", "scores"]) -> Pooling:
+Purpose = Literal["vectors", "scores", "labels"]
+"""What a file is loaded for; scores and labels are both a rank's numbers."""
+
+_NEEDS_RANK: dict[Purpose, str] = {
+    "scores": "this file is no reranker: its pooling is {} ({}), and scores need rank",
+    "labels": "this file has no head for classification: its pooling is {} ({}), and labels need rank",
+}
+
+
+def choose(known: Nature, wanted: str, purpose: Purpose) -> Pooling:
     """Choose for a purpose; `wanted` is the manifest's option. Raises `LoadFailed` for a file made for the other."""
     kind, why = _kind(known, wanted)
     if purpose == "vectors" and kind == "rank":
         raise LoadFailed("this file is a reranker (its pooling is rank): it scores pairs of texts and embeds nothing")
-    if purpose == "scores" and kind != "rank":
-        raise LoadFailed(f"this file is no reranker: its pooling is {kind} ({why}), and scores need rank")
+    if purpose in _NEEDS_RANK and kind != "rank":
+        raise LoadFailed(_NEEDS_RANK[purpose].format(kind, why))
     return Pooling(kind=kind, why=why, stepwise=known.causal and kind in ("last", "rank"))
 
 

@@ -19,7 +19,7 @@ from ggufs.tiny import WORDS, cross_encoder
 from functions.engines.batching.item import Item
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel
-from functions.engines.llama.pooled.plan import Purpose
+from functions.engines.llama.pooled.pooling import Purpose
 from host.errors import LoadFailed
 from host.function import Load
 from host.manifest import Manifest
