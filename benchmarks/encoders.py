@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import random
@@ -226,9 +227,10 @@ def decision(count: int, seed: int) -> bytes:
     """Return a request of so many questions about an input of about 500 tokens that nobody has seen before."""
     made = random.Random(seed)
     given = " ".join(made.choice(WORDS) for _ in range(430))
+    pairs = made.sample(list(itertools.permutations(WORDS, 2)), count)  # no two are equal, which would be computed once
     asked = [
-        {"type": "predicate", "name": f"q{at}", "instructions": f"Does the text mention the {WORDS[at % len(WORDS)]}?"}
-        for at in range(count)
+        {"type": "predicate", "name": f"q{at}", "instructions": f"The text speaks of {one} and {other}."}
+        for at, (one, other) in enumerate(pairs)
     ]
     return json.dumps({"model": "decider", "input": given, "questions": asked}).encode()
 
