@@ -169,7 +169,8 @@ def test_a_client_that_leaves_frees_its_slot(start, where):
         stream = endless(client)
         next(stream)
         _leave(host, body, after=0.3)
-        assert host.status(CHAT)["waiting"] == 0
+        host.until(lambda: host.status(CHAT)["waiting"] == 0, timeout=2)
+        assert host.status(CHAT)["in_flight"] == 1, "the stream still holds the only slot"
         stream.close()
     elif where == "prefill":
         long = {**body, "messages": [{"role": "user", "content": "one two three four " * 450}]}
