@@ -100,7 +100,7 @@ class Encoder:
         given = {"token_type_ids": types} if types is not None else {}
         lengths = [len(item.ids) for item in items]
         with torch.inference_mode(), contextlib.ExitStack() as stack:
-            if packed and min(lengths) < max(lengths):
+            if packed:
                 stack.enter_context(packing.packed(packing.Batch(lengths, mask)))
             return model(input_ids=ids, attention_mask=mask, **given), mask
 

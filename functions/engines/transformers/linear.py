@@ -7,6 +7,7 @@ would give fp32 to MKL, which on other makers' processors leaves half of their s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,18 +20,33 @@ _FULL, _HALF = 127, 63
 """The largest weight in 8 bits. Processors without VNNI add pairs of products in 16 bits, which full ones overflow."""
 
 
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An activation as oneDNN names it: its operation and, where there are several, how it is computed."""
+
+    operation: str = "none"
+    algorithm: str = ""
+
+
 class Prepacked(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
-    """A linear layer in oneDNN's own layout; fp32 stays fp32, with sums in another order."""
+    """A linear layer in oneDNN's own layout; fp32 stays fp32, with sums in another order.
+
+    `activation` is computed of the sums before they are rounded.
+    """
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
+        self.activation = Activation()
         self.in_features, self.out_features = layer.in_features, layer.out_features
         self.weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight, _ROWS)
         self.bias = layer.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return (…, out) of (…, in)."""
-        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        after = self.activation
+        found: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self.weight, self.bias, after.operation, [], after.algorithm
+        )
         return found
 
 

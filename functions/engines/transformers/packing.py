@@ -8,8 +8,9 @@ do, and whether a model comes out the same is for `tuning` to check.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -23,28 +24,65 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 _NAME = "coldframe_packed"
 
 
+_STEP = 16
+"""Tokens by which an input's attention grows. oneDNN makes a program for each new size, which takes longer than to
+compute with it once."""
+
+
+def _rounded(tokens: int) -> int:
+    """Return the rows that so many tokens are computed in: few numbers differ, and none by more than a sixteenth."""
+    step = max(8, 1 << max(tokens.bit_length() - 5, 0))
+    return -(-tokens // step) * step
+
+
+def wide(length: int) -> int:
+    """Return the tokens that the attention of one input is computed for."""
+    return -(-length // _STEP) * _STEP
+
+
 class Batch:
-    """Where the tokens of a padded batch lie on the one axis."""
+    """Where the tokens of a padded batch lie on the one axis; rows behind the last make the number round."""
 
     def __init__(self, lengths: Sequence[int], mask: torch.Tensor) -> None:
         """`mask` is (items, tokens), 1 for tokens and 0 for padding on the right."""
         self.shape = tuple(mask.shape)
+        self.tokens = sum(lengths)
+        self.rows = _rounded(self.tokens - lengths[-1] + wide(lengths[-1]))
         self._index = mask.flatten().nonzero()[:, 0]
+        self._selected = torch.nn.functional.pad(self._index, (0, self.rows - self.tokens))
         self.groups = [(length, len(list(same))) for length, same in groupby(lengths)]
         """Inputs of one length, side by side: that length, and how many there are."""
         self.sizes = [length * count for length, count in self.groups]
+        self._masks: dict[int, torch.Tensor] = {}
         self._positions: dict[int, tuple[Any, tuple[torch.Tensor, torch.Tensor]]] = {}
 
     def pack(self, states: torch.Tensor) -> torch.Tensor:
-        """Return (1, tokens, …) of (items, tokens, …)."""
-        return states.flatten(0, 1).index_select(0, self._index).unsqueeze(0)
+        """Return (1, rows, …) of (items, tokens, …)."""
+        return states.flatten(0, 1).index_select(0, self._selected).unsqueeze(0)
 
     def unpack(self, states: torch.Tensor) -> torch.Tensor:
         """Return (items, tokens, …) with zeros for padding."""
         count, longest = self.shape
         padded = states.new_zeros((count * longest, *states.shape[2:]))
-        padded[self._index] = states[0]
+        padded[self._index] = states[0, : self.tokens]
         return padded.view(count, longest, *states.shape[2:])
+
+    def joined(self, parts: list[torch.Tensor]) -> torch.Tensor:
+        """Return (1, rows, …) of the groups' (tokens, …)."""
+        behind = self.rows - self.tokens
+        if behind:
+            parts.append(parts[0].new_zeros((behind, *parts[0].shape[1:])))
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).unsqueeze(0)
+
+    def mask(self, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:
+        """Return what is added to the scores of an input computed as if it had `wide` tokens; None for nothing."""
+        if length == wide(length):
+            return None
+        if length not in self._masks:
+            made = torch.zeros(wide(length), dtype=dtype, device=device)
+            made[length:] = float("-inf")
+            self._masks[length] = made.view(1, 1, 1, -1)
+        return self._masks[length]
 
     def rotary(self, pair: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosines and sines of (1 or items, tokens, …) on the one axis; layers that share them ask once."""
@@ -136,53 +174,82 @@ def _attention(
     if batch is None:
         found: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return found
-    three = (part.split(batch.sizes, dim=2) for part in (query, key, value))
-    if attention_mask is None and getattr(module, "num_key_value_groups", 1) == 1 and _PLAIN.issuperset(kwargs):
-        return _plainly(module, batch, three, kwargs.get("scaling"), kwargs.get("is_causal")), None
+    said = {name for name, value in kwargs.items() if value is not None}
+    if attention_mask is None and getattr(module, "num_key_value_groups", 1) == 1 and said <= _PLAIN:
+        return _plainly(module, batch, (query, key, value), kwargs.get("scaling"), kwargs.get("is_causal")), None
     parts = []
+    three = (part[:, :, : batch.tokens].split(batch.sizes, dim=2) for part in (query, key, value))
     for (length, count), group in zip(batch.groups, zip(*three, strict=True), strict=True):
         mask = None if attention_mask is None else attention_mask[..., :length, :length]
         apart = (_apart(part, length, count) for part in group)
         part, _ = sdpa_attention_forward(module, *apart, mask, **kwargs)
-        parts.append(part.reshape(1, length * count, *part.shape[2:]))
-    return torch.cat(parts, dim=1), None
+        parts.append(part.flatten(0, 1))
+    return batch.joined(parts), None
 
 
-_PLAIN = frozenset({"dropout", "scaling", "is_causal", "position_ids", "use_cache", "cache", "output_attentions"})
+_PLAIN = frozenset(
+    {"dropout", "scaling", "is_causal", "position_ids", "use_cache", "cache", "output_attentions", "deterministic"}
+)
 """What an attention layer may say without its attention being any other than the plain one. Nothing is trained here."""
 
 
 def _plainly(
     module: nn.Module,
     batch: Batch,
-    three: Iterable[Sequence[torch.Tensor]],
+    three: Sequence[torch.Tensor],
     scale: float | None,
     causal: bool | None,
 ) -> torch.Tensor:
-    """Return attention without a mask, by as little Python as can be: it runs for each input and layer."""
-    causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
-    attend = torch.nn.functional.scaled_dot_product_attention
-    parts = []
-    for (length, count), group in zip(batch.groups, zip(*three, strict=True), strict=True):
-        query, key, value = group if count == 1 else (_apart(part, length, count) for part in group)
-        if count == 1 and query.dtype is torch.bfloat16 and _MULTIPLIED[0] <= length <= _MULTIPLIED[1] and not causal:
-            parts.append(_multiplied(query[0], key[0], value[0], scale))
-            continue
-        part = attend(query, key, value, is_causal=causal and length > 1, scale=scale).transpose(1, 2)
-        parts.append(part if count == 1 else part.flatten(0, 1).unsqueeze(0))
-    return torch.cat(parts, dim=1)
+    """Return attention without a mask, by as little Python as can be: it runs for each input and layer.
 
+    Inputs reach into what lies behind them, to a multiple of tokens: that is masked, and dropped from what comes out.
+    """
+    causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
+    scale = three[0].shape[-1] ** -0.5 if scale is None else scale
+    products = not causal and three[0].dtype is torch.bfloat16 and not _has_tiles()
+    parts, start = [], 0
+    for length, count in batch.groups:
+        query, key, value = (_windows(part, start, length, count) for part in three)
+        mask = None if causal else batch.mask(length, query.dtype, query.device)
+        if products and _MULTIPLIED[0] <= length <= _MULTIPLIED[1]:
+            part = _multiplied(query, key, value, mask, scale)
+        else:
+            part = _attend(query, key, value, mask, is_causal=causal, scale=scale)
+        parts.append(part.transpose(1, 2)[:, :length].flatten(0, 1))
+        start += length * count
+    return batch.joined(parts)
+
+
+_attend = torch.nn.functional.scaled_dot_product_attention
 
 _MULTIPLIED = (48, 512)
-"""Tokens of inputs whose attention is faster as two products of matrices: torch's own on CPUs takes small steps, each
-of them a call of the library that multiplies. Measured in bf16 on one core: 1.2 to 2 times."""
+"""Tokens of inputs whose attention is faster as two products of matrices, where the processor has no tiles: torch's own
+takes small steps there, each of them a call of the library that multiplies. Measured in bf16 on one core: 1.2 to 2
+times with AVX-512 alone, and half as fast with AMX."""
 
 
-def _multiplied(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """Return (1, length, heads, size) of three times (heads, length, size)."""
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = torch.baddbmm(query.new_zeros(1), query, key.transpose(1, 2), beta=0, alpha=scale)
-    return torch.bmm(torch.softmax(scores, dim=-1), value).transpose(0, 1).unsqueeze(0)
+@functools.cache
+def _has_tiles() -> bool:
+    return bool(torch.cpu.get_capabilities().get("amx_bf16"))
+
+
+def _multiplied(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float
+) -> torch.Tensor:
+    """Return (count, heads, length, size) of three times the same."""
+    shape = query.shape
+    query, key, value = (part.flatten(0, 1) for part in (query, key, value))
+    added = query.new_zeros(1) if mask is None else mask[0]
+    scores = torch.baddbmm(added, query, key.transpose(1, 2), alpha=scale)
+    return torch.bmm(torch.softmax(scores, dim=-1), value).view(shape)
+
+
+def _windows(states: torch.Tensor, start: int, length: int, count: int) -> torch.Tensor:
+    """Return (count, heads, wide, size) of (1, heads, rows, size), without copying: each reaches into the next."""
+    _, heads, _, size = states.shape
+    _, head, row, number = states.stride()
+    shape, strides = (count, heads, wide(length), size), (length * row, head, row, number)
+    return states.as_strided(shape, strides, states.storage_offset() + start * row)
 
 
 def _apart(states: torch.Tensor, length: int, count: int) -> torch.Tensor:

@@ -62,16 +62,16 @@ def encoder(load: Load, options: TransformersOptions, folder: Folder, longest: i
     weights = folder.weights(dtype.itemsize, 1 if wanted.int8 else None)
     # What is checked is there in fp32 before it becomes smaller, matrix by matrix, and may have to stay so.
     most = folder.weights(wanted.first.itemsize)
-    tokens = max(batch_tokens(options, device, load.attempt), longest)
+    budget = batch_tokens(options, device, load.attempt)
     itemsize = dtype.itemsize if wanted.stated else wanted.first.itemsize
-    batch = activations(config, tokens, longest, itemsize, eager=options.attention == "eager")
+    batch = activations(config, max(budget, longest), longest, itemsize, eager=options.attention == "eager")
     batch *= cores.lanes(device, load.threads)
     if device.type == "cuda":
         pools = {devices.pool(device): weights + batch + _CUDA_CONTEXT, "ram": weights + _RUNTIME}
     else:
         pools = {"ram": most + batch + _RUNTIME}
     unless = ", fp32 if the model does not survive it" if wanted.checked and not wanted.stated else ""
-    notes = [f"{wanted.name} on {device}{unless}, batches of up to {tokens} tokens"]
+    notes = [f"{wanted.name} on {device}{unless}, batches of up to {budget} tokens"]
     if load.manifest.slots != "auto":
         notes.append("slots has no meaning here: inputs are merged into batches")
     return Plan(
@@ -79,7 +79,7 @@ def encoder(load: Load, options: TransformersOptions, folder: Folder, longest: i
         device=str(device),
         context=longest,
         notes=tuple(notes),
-        detail={"weights": weights, "activations": batch, "dtype": wanted.name, "batch_tokens": tokens},
+        detail={"weights": weights, "activations": batch, "dtype": wanted.name, "batch_tokens": budget},
         pools=devices.pools(device),
     )
 

@@ -1,17 +1,18 @@
-"""A model made faster on a CPU, each step checked against the model as it was loaded: packing, layouts, bf16, int8.
+"""A model made faster on a CPU, checked against the model as it was loaded: packing, layouts, fused layers, bf16, int8.
 
 What does not come out the same is taken back, and what was found is said. It runs while loading, in one thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import torch
 
-from functions.engines.transformers import linear, memory, packing, parity
+from functions.engines.transformers import fusing, linear, memory, packing, parity
+from functions.engines.transformers.fusing import Pair
 from functions.engines.transformers.parity import Answer, Bounds
 from functions.engines.transformers.precision import FP32, Precision
 from host.errors import LoadFailed
@@ -42,17 +43,18 @@ def tune(model: Any, wanted: Precision, asked: Asked, reload: Callable[[], Any],
     The model comes in `wanted.first`; `reload` reads it anew. Raises `LoadFailed` for a
     stated precision that it does not survive, and for a model that gives no numbers.
     """
-    before = _answer(asked, model, packed=False)
+    with fusing.watched(model) as pairs:
+        before = _answer(asked, model, packed=False)
     if before is None:
         return _unasked(model, wanted)
     if not bool(torch.isfinite(before.rows).all()):
         raise LoadFailed("the model's numbers are not finite for plain sentences: its file is broken")
     packs = pack and _packs(model, before, asked)
     if not wanted.checked:
-        return _laid_out(model, wanted, before, asked, reload, packs=packs)
+        return _laid_out(model, wanted, before, asked, reload, packs=packs, pairs=pairs)
     bounds = parity.INT8 if wanted.int8 else parity.BF16
     _lower(model, wanted)
-    prepacked = _prepack(model, wanted)
+    prepacked = _prepack(model, wanted, pairs)
     after = _answer(asked, model, packed=packs)
     if after is None and not wanted.int8:
         model, prepacked = _lowered_anew(reload, wanted, packs=packs), False
@@ -66,7 +68,7 @@ def tune(model: Any, wanted: Precision, asked: Asked, reload: Callable[[], Any],
     if wanted.int8:
         raise LoadFailed(f"the model does not survive int8: {found}; take bf16 or fp32", param="quantization")
     del model
-    plain = _laid_out(_anew(reload, packs=packs), FP32, before, asked, reload, packs=packs)
+    plain = _laid_out(_anew(reload, packs=packs), FP32, before, asked, reload, packs=packs, pairs=pairs)
     return msgspec.structs.replace(plain, found=f"bf16 refused: {found}; fp32 instead")
 
 
@@ -78,7 +80,7 @@ def _unasked(model: Any, wanted: Precision) -> Tuned:
     if not wanted.stated:
         return Tuned(model=model, precision=FP32, found=f"fp32, as bf16 was {why}")
     _lower(model, wanted)
-    prepacked = _prepack(model, wanted) if wanted.int8 else False
+    prepacked = _prepack(model, wanted, ()) if wanted.int8 else False
     return Tuned(model=model, precision=wanted, prepacked=prepacked, found=f"{wanted.name}, {why}")
 
 
@@ -91,10 +93,17 @@ def _packs(model: Any, before: Answer, asked: Asked) -> bool:
 
 
 def _laid_out(
-    model: Any, wanted: Precision, before: Answer, asked: Asked, reload: Callable[[], Any], *, packs: bool
+    model: Any,
+    wanted: Precision,
+    before: Answer,
+    asked: Asked,
+    reload: Callable[[], Any],
+    *,
+    packs: bool,
+    pairs: Sequence[Pair],
 ) -> Tuned:
     """Return an fp32 model with its matrices laid out anew, or as it was where that changes it."""
-    if not _prepack(model, wanted):
+    if not _prepack(model, wanted, pairs):
         return Tuned(model=model, precision=wanted, packed=packs)
     fits, _ = _judged(before, _answer(asked, model, packed=packs), parity.SAME)
     if fits:
@@ -125,13 +134,15 @@ def _lower(model: Any, wanted: Precision) -> None:
             parameter.data = parameter.data.to(wanted.dtype)
 
 
-def _prepack(model: Any, wanted: Precision) -> bool:
-    """Lay the matrices out anew, or bring them to 8 bits; False where this build of torch cannot."""
+def _prepack(model: Any, wanted: Precision, pairs: Sequence[Pair]) -> bool:
+    """Lay the matrices out anew, with their activations, or bring them to 8 bits; False where torch cannot."""
     if not wanted.int8 and not linear.able(wanted.dtype):
         return False
     try:
         with torch.no_grad():
-            return linear.replace(model, linear.Eight if wanted.int8 else linear.Prepacked) > 0
+            replaced = linear.replace(model, linear.Eight if wanted.int8 else linear.Prepacked)
+            fusing.fuse(model, pairs)
+            return replaced > 0
     except (RuntimeError, AttributeError, NotImplementedError) as error:
         if memory.ran_out(error):
             raise

@@ -59,6 +59,12 @@ def test_a_second_attempt_takes_less_unless_the_manifest_says(minilm: Path) -> N
     assert tokens(1, TransformersOptions(batch_tokens=4096)) == 4096
 
 
+def test_long_inputs_take_memory_and_make_no_batch_larger(minilm: Path) -> None:
+    short, long = (plan.encoder(load(minilm), TransformersOptions(), Folder(minilm), count) for count in (256, 40_960))
+    assert long.bytes["ram"] > 10 * short.detail["activations"]
+    assert long.detail["batch_tokens"] == short.detail["batch_tokens"]
+
+
 def test_slots_are_noted_as_unused(minilm: Path) -> None:
     found = plan.encoder(load(minilm, slots=4), TransformersOptions(), Folder(minilm), 256)
     assert any("slots" in note for note in found.notes)
