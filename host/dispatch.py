@@ -75,8 +75,10 @@ class Dispatch:
             raise ShuttingDown("The host is shutting down.", retry_after=5.0)
         if not isinstance(model, str):
             raise InvalidRequest("`model`: name the model to use.", param="model")
-        deployment = self._catalog.find(model) if model else self._only(operation)
-        if all(operation.name != own.name for own in deployment.function.operations):
+        if not model:
+            return self._only(operation)
+        deployment = self._catalog.find(model)
+        if not _answers(deployment, operation):
             raise InvalidRequest(
                 f"The model `{model}` serves {deployment.function.name}; this endpoint needs {operation.name}.",
                 param="model",
@@ -85,7 +87,7 @@ class Dispatch:
 
     def _only(self, operation: Operation[Any, Any]) -> Deployment:
         """Return the one deployment that answers `operation`, for dialects whose requests name no model."""
-        able = [deployment for deployment in self._catalog if operation in deployment.function.operations]
+        able = [deployment for deployment in self._catalog if _answers(deployment, operation)]
         if operation.option is not None:
             able = [deployment for deployment in able if deployment.manifest.options.get(operation.option)]
         if len(able) != 1:
@@ -110,11 +112,15 @@ class Dispatch:
         self._observe(event)
 
 
+def _answers(deployment: Deployment, operation: Operation[Any, Any]) -> bool:
+    return any(operation.name == own.name for own in deployment.function.operations)
+
+
 class _Call:
     """One call from its first wait to its end. `next` may be awaited by one task at a time."""
 
     __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_model", "_operation",
-                 "_outcome", "_request", "_task", "_usage")  # fmt: skip
+                 "_outcome", "_request", "_task", "_usage", "_waits_for")  # fmt: skip
 
     def __init__(self, dispatch: Dispatch, model: str, operation: Operation[Any, Any], request: Any) -> None:
         self._dispatch = dispatch
@@ -122,6 +128,7 @@ class _Call:
         self._operation = operation
         self._request = request
         self._began = time.perf_counter()
+        self._waits_for: Deployment | None = None
         self._deployment: Deployment | None = None
         self._exchange: Exchange | None = None
         self._first = True
@@ -190,13 +197,12 @@ class _Call:
 
     def stage(self) -> str:
         """Return what is being waited for, in a few words."""
-        deployment = self._deployment or self._dispatch._catalog.get(self._model)
-        return deployment.stage() if deployment is not None and self._exchange is None else "working"
+        return self._waits_for.stage() if self._waits_for is not None and self._exchange is None else "working"
 
     async def _begin(self) -> Exchange:
         self._dispatch.entered(self)
         while True:
-            deployment = self._dispatch.find(self._model, self._operation)
+            self._waits_for = deployment = self._dispatch.find(self._model, self._operation)
             try:
                 return await self._enter(deployment)
             except Superseded:

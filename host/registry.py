@@ -21,6 +21,7 @@ from host.errors import FunctionDisabled, ManifestError
 from host.events import Event
 from host.function import Engine, Function, Source
 from host.manifest import Manifest
+from host.manifest.options import joined
 from host.placement.link import Placement
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,7 @@ class Registry:
         """Plug-in, `engine NAME` or `function NAME` -> the reason."""
         for name, plugin in plugins.list_name_plugin():
             self._collect(name, plugin)
+        self._refuse_clashing_options()
         self._find_missing_engines()
         self.engines = {name: self._preloading(engine) for name, engine in self.engines.items()}
 
@@ -141,6 +143,17 @@ class Registry:
         instances = [f.instances[engine.name] for f in self.functions.values() if engine.name in f.instances]
         modules = [reference.partition(":")[0] for reference in instances]
         return msgspec.structs.replace(engine, preload=tuple(dict.fromkeys((*engine.preload, *modules))))
+
+    def _refuse_clashing_options(self) -> None:
+        """Disable functions one of whose options an engine of theirs has too: nobody could tell which one is meant."""
+        for name, function in list(self.functions.items()):
+            try:
+                for engine in [self.engines[engine] for engine in function.instances if engine in self.engines]:
+                    joined(engine.options, function.options)
+            except TypeError as error:
+                del self.functions[name]
+                self.disabled[f"function {name}"] = str(error)
+                log.error("a function is disabled", function=name, reason=str(error))
 
     def _find_missing_engines(self) -> None:
         for engine in self.engines.values():

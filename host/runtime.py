@@ -18,7 +18,7 @@ import structlog
 from host import machine
 from host.catalog import Catalog
 from host.dispatch import Dispatch
-from host.errors import InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
+from host.errors import FunctionDisabled, InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
 from host.events import Event
 from host.function import Engine, Function, Progress, Wanted
 from host.lifecycle.budget import Budget
@@ -79,7 +79,7 @@ class Runtime:
                 known = ", ".join(sorted(self.registry.placements))
                 raise ManifestError(f"no such placement `{manifest.placement}`; known: {known}", key="placement")
             try:
-                check_source(self.registry.sources, _wanted(manifest, document.file.parent, function, self.registry))
+                check_source(self.registry.sources, wanted_of(manifest, document.file.parent, function, self.registry))
             except SourceError as error:
                 if files:
                     raise
@@ -155,7 +155,7 @@ class Around:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(progress, stage, done, total)
 
-        wanted = _wanted(manifest, self.runtime.folder, function, self.runtime.registry)
+        wanted = wanted_of(manifest, self.runtime.folder, function, self.runtime.registry)
         try:
             return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
         except ModelFileNotFound as error:
@@ -222,17 +222,19 @@ async def _preload(deployment: Deployment) -> None:
         log.warning("preload failed", name=deployment.name, reason=str(error))
 
 
-def _wanted(manifest: Manifest, base: Path, function: Function, registry: Registry) -> Wanted:
-    with contextlib.suppress(Exception):
+def wanted_of(manifest: Manifest, base: Path, function: Function, registry: Registry) -> Wanted:
+    """Return what a source is asked for; an engine that cannot run it is not its matter, and told elsewhere."""
+    suffixes: tuple[str, ...] = ()
+    with contextlib.suppress(ManifestError, FunctionDisabled):
         engine = registry.engine(manifest, function)
-        return Wanted(
-            model=manifest.model,
-            base=base,
-            quantization=manifest.quantization,
-            revision=manifest.revision,
-            suffixes=engine.suffixes if engine else (),
-        )
-    return Wanted(model=manifest.model, base=base, quantization=manifest.quantization, revision=manifest.revision)
+        suffixes = engine.suffixes if engine else ()
+    return Wanted(
+        model=manifest.model,
+        base=base,
+        quantization=manifest.quantization,
+        revision=manifest.revision,
+        suffixes=suffixes,
+    )
 
 
 @contextlib.contextmanager

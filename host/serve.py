@@ -60,15 +60,13 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
 
 async def _tell(ready: Any, address: str, port: int) -> None:
     host = "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - only compared
-    for _ in range(200):
-        try:
+    while True:  # until the server listens, however slow the machine; a server that ends cancels this
+        with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(0.01)
-            continue
-        writer.close()
-        ready(f"http://{host}:{port}")
-        return
+            break
+        await asyncio.sleep(0.01)
+    writer.close()
+    ready(f"http://{host}:{port}")
 
 
 def _free_port(address: str, port: int) -> int:

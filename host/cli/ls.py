@@ -87,7 +87,7 @@ def _manifest(registry: Any, entry: Any) -> dict[str, Any]:
         "engine": engine.name if engine else manifest.engine,
         "placement": manifest.placement,
         "model": manifest.model,
-        "remote_code": manifest.options.get("trust_remote_code") is True,
+        "remote_code": manifest.remote_code,
         "file": str(entry.file),
     }
 

@@ -13,7 +13,7 @@ from host.errors import ColdframeError, ManifestError
 from host.function import Engine, Function, Wanted
 from host.manifest import Document, Manifest, options
 from host.registry import Registry
-from host.runtime import Runtime
+from host.runtime import Runtime, wanted_of
 from host.sources.resolve import claimant
 
 
@@ -64,14 +64,7 @@ class Shelf:
 
     def wanted(self, manifest: Manifest, function: Function, base: Path) -> Wanted:
         """Return what a source is asked for."""
-        engine = self.registry.engine(manifest, function)
-        return Wanted(
-            model=manifest.model,
-            base=base,
-            quantization=manifest.quantization,
-            revision=manifest.revision,
-            suffixes=engine.suffixes if engine else (),
-        )
+        return wanted_of(manifest, base, function, self.registry)
 
 
 def resolved(manifest: Manifest, document: Document, function: Function, engine: Engine | None) -> dict[str, Any]:

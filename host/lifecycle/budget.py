@@ -6,6 +6,7 @@ It decides by numbers alone. What a holder is and how it goes is behind the memb
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -60,7 +61,7 @@ class Budget:
         return sum(bytes_.get(pool, 0) for bytes_ in self._held.values())
 
     def poke(self) -> None:
-        """Have a waiting admission look again: something went idle, or memory came back."""
+        """Have a waiting admission look again: something came up or went idle, or memory came back."""
         self._changed.set()
 
     def release(self, holder: Holder) -> None:
@@ -140,10 +141,10 @@ class Budget:
         """Wait for news of holders, at most `longest` seconds; when the machine may be short, only a moment."""
         if self._available is not None:
             longest = POLL if longest is None else min(POLL, longest)
-        try:
-            await asyncio.wait_for(self._changed.wait(), longest)
-        except TimeoutError:
-            return
+        # Not `wait_for`: in Python 3.11 it forgets that it was cancelled when the news come in the same moment.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._changed.wait()
 
 
 def mib(bytes_: int) -> int:

@@ -317,6 +317,8 @@ class Deployment:
         self._record.loaded(running.plan, seconds)
         while self._asked.serve():
             pass
+        self._grant(paused=True)
+        self._around.budget.poke()
 
     def _failed(self, error: BaseException) -> None:
         if not isinstance(error, ColdframeError):
@@ -345,8 +347,11 @@ class Deployment:
             except TimeoutError:
                 continue
 
-    def _grant(self) -> None:
-        while self._takes_calls and self._queue.serve():
+    def _grant(self, *, paused: bool = False) -> None:
+        """Let calls start. Those for whom it came up start while it is `paused` too: were it evicted for another one
+        before it answered any, and that one for it in turn, two could load for ever.
+        """
+        while (self._takes_calls or (paused and self._open and self._room > 0)) and self._queue.serve():
             self.in_flight += 1
 
     def _reason(self) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -129,7 +129,7 @@ class Startup:
             return await self._come_up(await self._watched(opening), engine)
         except BaseException:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
-                await asyncio.shield(self._abandon(opening.result()))
+                await _finish(self._abandon(opening.result()))
             raise
 
     async def _come_up(self, link: Link, engine: Engine) -> Running:
@@ -172,3 +172,13 @@ class Startup:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of `work`, also when cancelled meanwhile: what comes next counts on its being over."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -80,7 +80,7 @@ async def health(runtime: RuntimeDependency) -> Health:
         functions=len(runtime.catalog),
         memory={pool: {"budget": total, "reserved": budget.held(pool)} for pool, total in budget.totals.items()},
         disabled=runtime.registry.disabled,
-        remote_code=[d.name for d in runtime.catalog if d.manifest.options.get("trust_remote_code") is True],
+        remote_code=[deployment.name for deployment in runtime.catalog if deployment.manifest.remote_code],
         problems=len(runtime.catalog.problems),
     )
 

@@ -21,6 +21,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "float16": ("fp16",),
     "f16": ("fp16",),
     "int8": ("int8", "quantized"),
+    "q8": ("quantized", "q8"),
     "int4": ("q4", "int4"),
 }
 """Words of `quantization`, and what stands behind `model_` for them; any other word stands there as it is."""

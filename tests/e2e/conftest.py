@@ -3,6 +3,8 @@
 `start` makes a fresh one for a test that breaks or stops it; `host` is one for all tests of a module.
 """
 
+import contextlib
+import http.client
 import json
 import shutil
 import signal
@@ -11,10 +13,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+DEADLINE = 60.0
+"""Seconds to wait for what must come: many, because the machine may be slow and busy, and only a failure takes them."""
 MODEL = "package:coldframe_echo/model.echo"
 LAUNCH = """
 import asyncio, json, pathlib, sys
@@ -45,8 +50,7 @@ class HostProcess:
         for name, keys in served.items():
             self.write(name, **keys)
         self.log = []
-        given = {"manifests": str(folder), "stop": 1.0, "drain": 3.0, "grace": 2.0, **settings}
-        self.began = time.monotonic()
+        given = {"manifests": str(folder), "stop": 20.0, "drain": 20.0, "grace": 2.0, **settings}
         self.process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, json.dumps(given)],
             stdout=subprocess.PIPE,
@@ -56,9 +60,8 @@ class HostProcess:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.url = self.process.stdout.readline().strip()
-        self.ready = time.monotonic() - self.began
         assert self.url.startswith("http"), "\n".join(self.log)
-        self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.client = httpx.Client(base_url=self.url, timeout=DEADLINE)
 
     def _read(self):
         for line in self.process.stderr:
@@ -74,10 +77,21 @@ class HostProcess:
     def echo(self, model="a", **knobs):
         return self.client.post("/v1/echo", json={"model": model, "text": "x", **knobs})
 
-    def open(self, model="a", timeout=30, **knobs):
+    def open(self, model="a", timeout=DEADLINE, **knobs):
         """Open a stream; a context of its response."""
         body = {"model": model, "text": "x", "stream": True, **knobs}
         return httpx.stream("POST", f"{self.url}/v1/echo", json=body, timeout=timeout)
+
+    @contextlib.contextmanager
+    def asking(self, model="a", path="/v1/echo", **body):
+        """Send a request whose answer nobody reads; its client leaves at the end of the context."""
+        place = urlsplit(self.url)
+        connection = http.client.HTTPConnection(place.hostname, place.port, timeout=DEADLINE)
+        connection.request("POST", path, json.dumps({"model": model, **body}), {"content-type": "application/json"})
+        try:
+            yield
+        finally:
+            connection.close()
 
     def report(self, model="a"):
         return self.echo(model, report=True).json()["report"]
@@ -86,20 +100,25 @@ class HostProcess:
         functions = self.client.get("/v1/functions").json()["data"]
         return next((function for function in functions if function["name"] == name), None)
 
-    def until(self, condition, timeout=5.0):
-        end = time.monotonic() + timeout
+    def until(self, condition):
+        """Wait until `condition()` holds; fails, with the end of the log, after `DEADLINE` seconds."""
+        end = time.monotonic() + DEADLINE
         while not condition():
             assert time.monotonic() < end, "\n".join(line for line in self.log[-60:] if "v1/functions" not in line)
             time.sleep(0.01)
 
-    def until_state(self, name, state, timeout=5.0):
-        self.until(lambda: (self.status(name) or {}).get("state") == state, timeout)
+    def until_state(self, name, state):
+        self.until(lambda: (self.status(name) or {}).get("state") == state)
+
+    def until_gone(self, pids):
+        """Wait until none of these processes lives."""
+        self.until(lambda: not [pid for pid in pids if alive(pid)])
 
     def tree(self):
         """The pids of the host, its forkservers and their workers."""
         return descendants(self.process.pid)
 
-    def stop(self, timeout=10):
+    def stop(self, timeout=DEADLINE):
         """SIGTERM, wait; returns the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -108,7 +127,7 @@ class HostProcess:
     def close(self):
         self.client.close()
         try:
-            self.stop(15)
+            self.stop()
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -201,10 +220,10 @@ def host(tmp_path_factory):
         "broken": {"options": {"load_fails": "the disk is on fire"}},
         "oom": {"options": {"load_oom": 2}},
         "huge": {"options": {"plan_bytes": 1 << 40}},
-        "slow": {"options": {"load_seconds": 1.2}, "idle": 0},
-        "slow-broken": {"options": {"load_seconds": 1.2, "load_fails": "no luck"}},
+        "slow": {"options": {"load_seconds": 3}, "idle": 0},
+        "slow-broken": {"options": {"load_seconds": 3, "load_fails": "no luck"}},
     }
-    made = HostProcess(tmp_path_factory.mktemp("host"), manifests, keep_alive=0.3, max_body=1 << 20)
+    made = HostProcess(tmp_path_factory.mktemp("host"), manifests, keep_alive=0.2, max_body=1 << 20)
     yield made
     made.close()
 

@@ -178,10 +178,13 @@ def test_too_long_a_wait_is_503(host, stream):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_failed_load_is_503_with_the_rest_of_the_cool_down(host, stream):
-    first = host.echo("broken", stream=stream)
+    name = f"broken-{stream}"  # which failed for nobody yet
+    host.write(name, options={"load_fails": "the disk is on fire"})
+    host.until(lambda: host.status(name))
+    first = host.echo(name, stream=stream)
     error = check(first, 503, "load_failed")
     assert "the disk is on fire" in error["message"]
-    second = host.echo("broken", stream=stream)
+    second = host.echo(name, stream=stream)
     check(second, 503, "load_failed")
     assert 0 < int(second.headers["retry-after"]) <= int(first.headers["retry-after"]) <= 20
     assert int(second.headers["retry-after-ms"]) < 20_000

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 
 import msgspec
 import pytest
@@ -14,6 +15,8 @@ from host.runtime import Runtime
 from host.settings import read
 
 MIB = 1 << 20
+DEADLINE = 60.0
+"""Seconds to wait for what must come: many, because the machine may be slow and busy, and only a failure takes them."""
 
 
 class House:
@@ -22,7 +25,7 @@ class House:
     def __init__(self, folder, **settings):
         self.folder = folder
         self.events = []
-        given = {"budget": {"ram": 1 << 40}, "stop": 2.0, "drain": 5.0, "grace": 0.0, **settings}
+        given = {"budget": {"ram": 1 << 40}, "stop": 20.0, "drain": 20.0, "grace": 0.0, **settings}
         self.runtime = Runtime(msgspec.structs.replace(read(None), manifests=folder, **given))
         self.runtime.budget._available = None
 
@@ -62,10 +65,20 @@ class House:
         return [str(event.new) for event in self.told("StateChanged") if event.name == name]
 
     @staticmethod
-    async def until(condition, timeout=5.0):
-        """Wait until `condition()` holds, looking often; fails after `timeout` seconds."""
-        async with asyncio.timeout(timeout):
+    async def until(condition):
+        """Wait until `condition()` holds; fails after `DEADLINE` seconds.
+
+        At first it looks in every turn of the loop, so that nothing that lasts a turn is missed on a slow machine.
+        """
+        began = time.monotonic()
+        async with asyncio.timeout(DEADLINE):
             while not condition():
+                await asyncio.sleep(0 if time.monotonic() - began < 2 else 0.005)
+
+    async def begun(self, name="a", running=1):
+        """Wait until the instance itself answers so many calls; needs a slot of its own."""
+        async with asyncio.timeout(DEADLINE):
+            while (await self.report(name)).running != running:
                 await asyncio.sleep(0.005)
 
 

@@ -185,4 +185,4 @@ async def test_a_change_in_the_moment_watching_begins_is_seen(made, monkeypatch)
     (made.folder / "a.yaml").write_text(GOOD)
     made.runtime.start(warm=False)
     (made.folder / "b.yaml").write_text(GOOD)  # nobody watches yet
-    await made.until(lambda: len(made.runtime.catalog) == 2, timeout=8)
+    await made.until(lambda: len(made.runtime.catalog) == 2)

@@ -94,7 +94,7 @@ async def test_a_model_of_another_function_is_refused(one):
 async def test_stopping_lets_calls_end_within_the_grace_time(one):
     call = one.start(text="1 2", delay=0.05)
     await one.until(lambda: one.runtime.catalog.find("a").in_flight == 1)
-    assert await one.runtime.dispatch.stop(5) == 0
+    assert await one.runtime.dispatch.stop(60) == 0
     assert call.done()
     assert (await call).text == "1 2"
     with pytest.raises(ShuttingDown) as caught:
@@ -105,7 +105,7 @@ async def test_stopping_lets_calls_end_within_the_grace_time(one):
 @pytest.mark.parametrize("stage", ["answering", "streaming", "queued", "loading"])
 async def test_stopping_fails_what_does_not_end(one, stage):
     if stage == "loading":
-        one.serve("b", placement="inline", options={"load_seconds": 0.5})
+        one.serve("b", placement="inline", options={"load_seconds": 3.0})
         call = one.start("b")
         await one.until(lambda: one.runtime.catalog.find("b").state is State.LOADING)
     elif stage == "queued":
@@ -134,7 +134,7 @@ async def test_stopping_twice_waits_but_once(one):
     began = asyncio.get_running_loop().time()
     await one.runtime.dispatch.stop(0.2)
     await one.runtime.dispatch.stop(30)
-    assert asyncio.get_running_loop().time() - began < 1
+    assert asyncio.get_running_loop().time() - began < 15
     with pytest.raises(ShuttingDown):
         await anext(stream)
 
@@ -144,7 +144,7 @@ async def test_who_waits_for_the_shutdown_is_told(one):
     await asyncio.sleep(0)
     assert not waits.done()
     await one.runtime.dispatch.stop(0)
-    await asyncio.wait_for(waits, 1)
+    await asyncio.wait_for(waits, 60)
     assert one.runtime.dispatch.stopping
 
 
@@ -158,9 +158,11 @@ async def test_an_unload_by_force_fails_the_call_that_was_running(house):
         await call
 
 
-async def test_the_stage_says_what_is_waited_for(one):
-    one.serve("b", placement="inline", options={"load_seconds": 0.3})
-    stream = one.stream("b", text="1 2", delay=0.05)
+@pytest.mark.parametrize("name", ["b", "bee", ""])
+async def test_the_stage_says_what_is_waited_for(house, name):
+    one = await house()
+    one.serve("b", placement="inline", options={"load_seconds": 0.3}, aliases=["bee"])
+    stream = one.stream(name, text="1 2", delay=0.05)
     first = asyncio.ensure_future(anext(stream))
     await one.until(lambda: "weights" in stream.stage())
     await first

@@ -2,6 +2,7 @@
 
 import types
 
+import msgspec
 import pluggy
 import pytest
 
@@ -163,3 +164,16 @@ def test_an_observer_that_raises_hurts_nobody():
 
     module.coldframe_event = coldframe_event
     registry(p=module).observe(Evicted(name="a", task="f", reason="idle"))
+
+
+def test_a_function_with_an_option_of_its_engine_is_disabled_and_no_other_one():
+    class Ours(msgspec.Struct):
+        labels: int = 0
+
+    clashing = msgspec.structs.replace(function("f", "e"), options=Ours)
+    known = msgspec.structs.replace(engine("e"), options=Ours)
+    found = registry(p=plugin([clashing, function("g", "e")], [known]))
+    assert set(found.functions) == {"g"}
+    assert found.disabled == {"function f": "Ours and Ours both have the option `labels`"}
+    with pytest.raises(ManifestError, match="function f is disabled: Ours"):
+        found.function("f")

@@ -43,7 +43,7 @@ from host.wire import (
 )
 
 log = structlog.get_logger(__name__)
-_STATUS_WAIT = 2.0
+_STATUS_WAIT = 5.0
 _LOG_WAIT = 0.5
 
 

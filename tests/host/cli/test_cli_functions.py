@@ -90,6 +90,6 @@ def shell_of_the_shipped():
 
     def ask(*args):
         command = [sys.executable, "-c", "from host.cli import main; main()", "run", "--manifests", str(SHIPPED), *args]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     return ask

@@ -64,8 +64,8 @@ def test_ps_watch_shows_it_again_until_interrupted(host):
         if heads == 2:
             break
     process.send_signal(signal.SIGINT)
-    process.stdout.close()
-    assert process.wait(10) == 0
+    process.communicate(timeout=60)  # to the end: a reader that is gone would be an error of its own
+    assert process.returncode == 0
 
 
 def test_the_environment_names_the_host(run, host, monkeypatch):
@@ -175,7 +175,7 @@ def test_load_shows_progress_on_a_terminal(ask, cold, host):
         pass
     finally:
         os.close(ours)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert re.search(rb"echo: weights \d+/5 MB", shown)
     assert shown.endswith(b"\r\x1b[K"), "the line is gone at the end"
 
@@ -259,9 +259,9 @@ def test_tokens_are_printed_as_they_come_and_ctrl_c_cancels(ask, host):
     assert process.stdout.read(9) == b"tick tick"
     assert row(ask, "echo")["in_flight"] == 1
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 130
+    assert process.wait(60) == 130
     process.stdout.close()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 60
     while row(ask, "echo")["in_flight"]:
         assert time.monotonic() < until, "the host heard of it"
         time.sleep(0.02)

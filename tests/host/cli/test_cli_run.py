@@ -90,7 +90,7 @@ def test_it_leaves_no_process_behind_when_it_is_interrupted(shell, manifests, ma
         while len(mark.pids()) < 3:  # itself, the forkserver and the worker
             assert process.poll() is None
     process.send_signal(number)
-    assert process.wait(15) == status
+    assert process.wait(60) == status
     assert not mark.pids()
     assert process.stderr.read() == ""
 
@@ -107,7 +107,7 @@ def test_whoever_has_read_enough_may_leave(shell, manifests, mark):
     process = shell("run", "a", "word", "count=100000", wait=False, env=mark.env)
     assert process.stdout.read(4) == "word"
     process.stdout.close()
-    assert process.wait(15) == 1
+    assert process.wait(60) == 1
     assert process.stderr.read() == ""
     process.stdout = None
     assert mark.gone()

@@ -1,6 +1,7 @@
 """The budget by itself: numbers in, holders asked to go. The life of real holders is tested in `test_memory.py`."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -104,14 +105,32 @@ async def test_a_cancelled_wait_holds_nothing_and_lets_the_next_one_in():
     assert budget.held() == 100
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_wait_that_is_cancelled_in_the_moment_of_news_is_cancelled(turns):
+    """However many turns of the loop lie between the two."""
+    budget = Budget({"ram": 100})
+    await budget.admit(Holding(budget, evictable=False), plan(80))
+    waits = asyncio.ensure_future(budget.admit(Holding(budget), plan(90)))
+    await asyncio.sleep(0.01)
+    budget.poke()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    waits.cancel()
+    done, _ = await asyncio.wait({waits}, timeout=30)
+    assert done and waits.cancelled()
+    await budget.admit(Holding(budget), plan(20))  # and its turn is over
+
+
 async def test_busy_holders_are_paused_while_one_has_waited_long_and_not_after(impatient):
     budget = Budget({"ram": 100})
     busy = Holding(budget, evictable=False)
     await budget.admit(busy, plan(80))
+    began = time.monotonic()
     waits = asyncio.ensure_future(budget.admit(Holding(budget), plan(90)))
-    await asyncio.sleep(0.05)
-    assert busy.paused == []
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(60):
+        while not busy.paused:
+            await asyncio.sleep(0.01)
+    assert time.monotonic() - began >= 0.1
     assert busy.paused == [True]
     busy.evictable = True
     budget.poke()
@@ -135,7 +154,7 @@ async def test_memory_that_is_not_free_yet_is_waited_for():
     await asyncio.sleep(0.15)
     assert not waits.done()
     free[0] = 50
-    await asyncio.wait_for(waits, 1)
+    await asyncio.wait_for(waits, 60)
 
 
 @pytest.mark.parametrize(("bytes_", "whole"), [(0, 0), (1, 1), (1 << 20, 1), ((1 << 20) + 1, 2)])

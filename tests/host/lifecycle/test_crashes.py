@@ -1,6 +1,7 @@
 """Processes that die: their own calls fail and say how, nobody else's do, and the next call loads anew."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -21,7 +22,7 @@ async def test_a_death_in_mid_stream_fails_its_own_calls_and_no_others(house, cr
     await asyncio.gather(a.load(), b.load())
     bystander = house.start("b", text="1 2 3 4 5", delay=0.1)
     fellow = house.start("a", hang=True)
-    await house.until(lambda: a.in_flight == 1 and b.in_flight == 1)
+    await house.until(lambda: a.in_flight == 1)
     got = []
     with pytest.raises(InstanceDied, match=how):
         async for event in house.stream("a", text="1 2 3 4", delay=0.02, crash_after=2, crash=crash):
@@ -66,16 +67,17 @@ async def test_a_call_right_after_an_idle_death_is_answered(house):
     """The host may not know of the death yet; whoever comes then is not to blame."""
     house = await house()
     a = house.serve("a")
-    failures = 0
-    for wait in (0, 0.001, 0.01, 0.1):
+    for wait in (0, 0.001, 0.01):
         await a.load()
         os.kill(a.status().pid, signal.SIGKILL)
         await asyncio.sleep(wait)
-        try:
+        with contextlib.suppress(InstanceDied):  # the request may be on its way to one who died meanwhile
             assert (await house.call()).text == "x"
-        except InstanceDied:
-            failures += wait == 0.1  # before that, the request may be on its way to one who died meanwhile
-    assert failures == 0
+    await a.load()
+    link = a._running.link
+    os.kill(link.pid, signal.SIGKILL)
+    await house.until(lambda: not link.alive)  # from the first sign on, though nobody knows yet how it ended
+    assert (await house.call()).text == "x"
 
 
 async def test_the_last_words_reach_the_client_and_the_tail_the_status(house):
@@ -107,7 +109,7 @@ async def test_killed_while_it_loads_is_tried_once_more_with_less(house):
 
 async def test_sigkill_while_it_loads_counts_as_out_of_memory(house):
     house = await house()
-    a = house.serve("a", options={"load_seconds": 0.5})
+    a = house.serve("a", options={"load_seconds": 2.0})
     call = house.start()
     await house.until(lambda: a.state is State.LOADING and a.status().progress.stage == "weights")
     (pid,) = pids(house)
@@ -161,7 +163,7 @@ async def test_a_deaf_worker_is_killed_with_all_it_started_after_the_deadline(ho
     pid = a.status().pid
     began = time.monotonic()
     await a.unload()
-    assert 0.4 <= time.monotonic() - began < 1.5
+    assert 0.4 <= time.monotonic() - began < 30  # it would never end by itself
     assert not alive(pid)
     assert a.state is State.COLD
     assert house.runtime.budget.held() == 0
@@ -171,16 +173,15 @@ async def test_a_worker_whose_loop_is_blocked_hurts_only_itself(house):
     house = await house(stop=0.5)
     a, b = house.serve("a"), house.serve("b")
     await asyncio.gather(a.load(), b.load())
-    blocked = house.start("a", block=2.0)
+    blocked = house.start("a", block=600.0)
     await house.until(lambda: a.in_flight == 1)
-    began = time.monotonic()
-    for n in range(20):
-        assert (await house.call("b", text=str(n))).text == str(n)
-    assert time.monotonic() - began < 0.5
-    unload = asyncio.ensure_future(a.unload())
-    blocked.cancel()
-    await unload
-    assert time.monotonic() - began < 1.5
+    async with asyncio.timeout(60):
+        for n in range(20):
+            assert (await house.call("b", text=str(n))).text == str(n)
+        assert not blocked.done()
+        unload = asyncio.ensure_future(a.unload())
+        blocked.cancel()
+        await unload
 
 
 def alive(pid):

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 async def test_fifty_first_calls_start_one_load(house):
     house = await house()
     a = house.serve("a", options={"load_seconds": 0.1})
-    answers = await asyncio.gather(*(house.call(text=str(n)) for n in range(50)))
+    answers = await asyncio.gather(*(house.call(text=str(n), delay=0.01) for n in range(50)))
     assert [answer.text for answer in answers] == [str(n) for n in range(50)]
     assert a.status().loads == 1
     assert house.states() == ["planning", "loading", "ready"]
@@ -49,13 +49,13 @@ async def test_progress_is_told_while_it_loads(house):
 @pytest.mark.parametrize("moment", ["planning", "loading"])
 async def test_a_load_that_nobody_waits_for_is_given_up(house, moment):
     house = await house()
-    a = house.serve("a", options={"plan_seconds": 5.0} if moment == "planning" else {"load_seconds": 5.0})
+    a = house.serve("a", options={"plan_seconds": 600} if moment == "planning" else {"load_seconds": 600})
     call = house.start()
     await house.until(lambda: a.state == moment)
     await asyncio.sleep(0.05)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    await house.until(lambda: a.state is State.COLD, timeout=3.0)
+    await house.until(lambda: a.state is State.COLD)
     assert house.runtime.budget.held() == 0
     assert (a.status().loads, a.status().cooldown_left, a.in_flight, a.waiting) == (0, 0.0, 0, 0)
     assert not workers(house)
@@ -115,6 +115,31 @@ async def test_giving_a_load_up_is_not_hurried_by_others_who_come_and_leave(hous
         assert house.runtime.budget.held() == a.status().bytes["ram"] > 0
         await a.unload()
         stopped.clear()
+
+
+async def test_a_failed_load_that_is_given_up_is_cleaned_up_before_the_next_one_begins(house, monkeypatch):
+    """Else the end of the old one would take the memory of the new one out of the books."""
+    house = await house()
+    a = house.serve("a", placement="inline", options={"load_oom": 1})
+    stop, stopping, may_stop = InlineLink.stop, [], asyncio.Event()
+
+    async def slow(link, grace):
+        stopping.append(link)
+        if link is stopping[0]:
+            await may_stop.wait()
+        await stop(link, grace)
+
+    monkeypatch.setattr(InlineLink, "stop", slow)
+    first = house.start()
+    await house.until(lambda: stopping)
+    first.cancel()
+    await asyncio.sleep(0.01)  # nobody waits now: the cleaning up is interrupted
+    second = house.start()
+    await asyncio.wait({second}, timeout=0.3)
+    may_stop.set()
+    assert (await second).text == "x"
+    await asyncio.sleep(0.05)
+    assert house.runtime.budget.held() == a.status().bytes["ram"] > 0
 
 
 async def test_unloading_while_it_loads_fails_who_asked_for_the_load(house):

@@ -16,25 +16,28 @@ pytestmark = pytest.mark.anyio
 async def test_one_more_than_the_queue_holds_is_refused(house):
     house = await house()
     a = house.serve("a", placement="inline", slots=1, queue={"size": 2})
-    running = house.start(text="0", delay=0.2)
+    running = house.start(hang=True)
     await house.until(lambda: a.in_flight == 1)
     waiting = [house.start(text=str(n)) for n in (1, 2)]
     await house.until(lambda: a.waiting == 2)
     with pytest.raises(QueueFull, match="2 requests wait") as caught:
         await house.call()
     assert (caught.value.status, caught.value.extra) == (429, {"queue_size": 2})
-    assert [(await call).text for call in (running, *waiting)] == ["0", "1", "2"]
+    running.cancel()
+    assert [(await call).text for call in waiting] == ["1", "2"]
 
 
 async def test_a_queue_of_size_zero_refuses_what_would_wait(house):
     house = await house()
     a = house.serve("a", placement="inline", slots=2, queue={"size": 0})
     await a.load()
-    running = [house.start(delay=0.1) for _ in range(2)]
+    running = [house.start(hang=True) for _ in range(2)]
     await house.until(lambda: a.in_flight == 2)
     with pytest.raises(QueueFull):
         await house.call()
-    await asyncio.gather(*running)
+    for call in running:
+        call.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
     assert (await house.call()).text == "x"
 
 
@@ -59,7 +62,7 @@ async def test_the_wait_in_the_queue_has_a_bound(house):
     began = time.monotonic()
     with pytest.raises(QueueTimeout, match=r"waited 0\.2 seconds") as caught:
         await house.call()
-    assert 0.2 <= time.monotonic() - began < 0.5
+    assert 0.2 <= time.monotonic() - began < 30  # and not the minute that is the default
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (503, "queue_timeout", 1.0)
     assert (a.waiting, a.in_flight) == (0, 1)
     running.cancel()
@@ -86,14 +89,16 @@ async def test_a_queue_that_waits_for_ever_does(house):
 async def test_a_failed_load_is_not_tried_again_before_its_cool_down_ends(house):
     house = await house()
     a = house.serve("a", placement="inline", options={"plan_fails": "no"})
+    clock = [1000.0]
+    a._cooldown = cooldown.Cooldown(lambda: clock[0])
     with pytest.raises(LoadFailed) as first:
         await house.call()
     assert first.value.retry_after == cooldown.FIRST == 10
     starts = house.states().count("planning")
+    clock[0] += 9
     with pytest.raises(LoadFailed, match="no") as second:
         await house.call()
-    assert 9 < second.value.retry_after <= 10
-    assert 9 < a.status().cooldown_left <= 10
+    assert second.value.retry_after == a.status().cooldown_left == 1
     assert house.states().count("planning") == starts == 1
 
 
@@ -135,17 +140,15 @@ async def test_a_plan_that_makes_no_progress_is_given_up(house, placement):
     house = await house(stall=0.2)
     a = house.serve("a", placement=placement, options={"plan_seconds": 1.0})
     await warm(house, placement)
-    began = time.monotonic()
-    with pytest.raises(LoadFailed, match=r"no progress for 0\.2 seconds"):
+    with pytest.raises(LoadFailed, match=r"no progress for 0\.2 seconds"):  # the plan itself would come in the end
         await house.call()
-    assert time.monotonic() - began < 1.0
     assert a.state is State.FAILED
     assert house.runtime.budget.held() == 0
 
 
 async def test_a_slow_load_that_makes_progress_is_not(house):
-    house = await house(stall=0.2)
-    house.serve("a", placement="inline", options={"load_seconds": 0.8})
+    house = await house(stall=3.0)
+    house.serve("a", placement="inline", options={"load_seconds": 4.0})
     assert (await house.call()).text == "x"
 
 
@@ -153,20 +156,19 @@ async def test_a_slow_load_that_makes_progress_is_not(house):
 
 
 @pytest.mark.parametrize("placement", ["inline", "process"])
-@pytest.mark.parametrize("knobs", [{"hang": True}, {"text": "1 2 3", "delay": 0.5}], ids=["hanging", "working"])
+@pytest.mark.parametrize("knobs", [{"hang": True}, {"text": "1 2 3", "delay": 60}], ids=["hanging", "working"])
 async def test_a_caller_that_leaves_frees_the_slot_and_stops_the_work(house, placement, knobs):
     house = await house()
-    a = house.serve("a", placement=placement, slots=1)
+    a = house.serve("a", placement=placement, slots=2)
     await a.load()
     call = house.start(**knobs)
-    await house.until(lambda: a.in_flight == 1)
-    await asyncio.sleep(0.02)
+    await house.begun()
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     assert a.in_flight == 0
     report = await house.report()
     assert (report.cancelled, report.running) == (1, 0)
-    assert house.told("CallEnded")[0].outcome == "cancelled"
+    assert [event.outcome for event in house.told("CallEnded")].count("cancelled") == 1
 
 
 @pytest.mark.parametrize("placement", ["inline", "process"])
@@ -195,14 +197,14 @@ async def test_a_stream_that_is_never_begun_costs_nothing(house):
 async def test_who_leaves_the_queue_is_not_served(house):
     house = await house()
     a = house.serve("a", placement="inline", slots=1)
-    running = house.start(delay=0.15)
+    running = house.start(hang=True)
     await house.until(lambda: a.in_flight == 1)
     leaves, stays = house.start(text="leaves"), house.start(text="stays")
     await house.until(lambda: a.waiting == 2)
     leaves.cancel()
     await asyncio.gather(leaves, return_exceptions=True)
     assert a.waiting == 1
-    await running
+    running.cancel()
     assert (await stays).text == "stays"
     assert (await house.report()).started == 2
 
@@ -210,7 +212,7 @@ async def test_who_leaves_the_queue_is_not_served(house):
 async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(house):
     house = await house()
     a = house.serve("a", placement="inline", slots=1)
-    running = house.start(delay=0.05)
+    running = house.start(hang=True)
     await house.until(lambda: a.in_flight == 1)
     waiting = house.start()
     await house.until(lambda: a.waiting == 1)
@@ -223,8 +225,8 @@ async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(ho
         return served
 
     a._queue.serve = serve_and_leave
-    await running
-    await asyncio.gather(waiting, return_exceptions=True)
+    running.cancel()
+    await asyncio.gather(running, waiting, return_exceptions=True)
     assert waiting.cancelled()
     a._queue.serve = serve
     assert (a.in_flight, a.waiting) == (0, 0)
@@ -234,7 +236,7 @@ async def test_leaving_in_the_very_moment_of_being_served_gives_the_slot_back(ho
 async def warm(house, placement):
     """Have the forkserver up: the time it takes is none of the plan's."""
     if placement == "process":
-        house.runtime._around.stall = 5.0
+        house.runtime._around.stall = 60.0
         other = house.serve("other")
         await other.load()
         await other.unload()

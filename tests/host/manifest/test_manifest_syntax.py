@@ -147,9 +147,9 @@ def test_what_is_wrong_is_told_with_its_line(refused, text, line, words):
     ids=["lists", "mappings", "blocks", "laughs", "merged-laughs", "items"],
 )
 def test_bombs_are_refused_quickly(refused, text):
-    start = time.monotonic()
+    start = time.process_time()
     assert "levels" in (message := refused(whole=text).message) or "more than 10000 values" in message
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_large_file_is_no_manifest(refused):

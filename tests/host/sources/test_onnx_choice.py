@@ -33,6 +33,7 @@ ONLY = Wish(where="r", suffixes=(".onnx",))
         ("float16", "onnx/model_fp16.onnx"),
         ("int8", "onnx/model_int8.onnx"),
         ("quantized", "onnx/model_quantized.onnx"),
+        ("q8", "onnx/model_quantized.onnx"),
         ("int4", "onnx/model_q4.onnx"),
         ("q4", "onnx/model_q4.onnx"),
         ("q4f16", "onnx/model_q4f16.onnx"),

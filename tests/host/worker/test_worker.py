@@ -30,7 +30,7 @@ class Peer:
         self.worker = worker
 
     async def hear(self, kind, count=1):
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(60):
             while len([message for message in self.heard if type(message) is kind]) < count:
                 await asyncio.sleep(0.002)
         return [message for message in self.heard if type(message) is kind][-1]
@@ -78,7 +78,7 @@ async def test_plan_load_call_stop(peer):
     assert news.ended == [5]
     peer.wire.send(Stop())
     assert await peer.worker == 0
-    await asyncio.wait_for(peer.lost.wait(), 1)
+    await asyncio.wait_for(peer.lost.wait(), 60)
 
 
 async def test_the_news_of_one_step_travel_in_one_frame(peer):
@@ -149,7 +149,7 @@ async def test_a_worker_whose_host_is_gone_ends_at_once(peer, monkeypatch):
     monkeypatch.setattr(os, "_exit", ended.append)
     await ready(peer)
     peer.wire.close()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         while not ended:
             await asyncio.sleep(0.005)
     assert ended == [0]
@@ -194,10 +194,16 @@ async def run(given, request=None):
     told = Told()
     calls = Calls(Sayer(given), told)
     calls.start(1, request)
-    await asyncio.sleep(0.02)
+    await over(calls)
     await calls.close()
-    assert calls._tasks == {}
     return told.news
+
+
+async def over(calls):
+    """Wait until every call has ended by itself."""
+    async with asyncio.timeout(60):
+        while calls._tasks:
+            await asyncio.sleep(0)
 
 
 async def test_awaitables_and_iterators_are_answers():
@@ -235,7 +241,7 @@ async def test_a_generator_is_closed_before_its_end_or_error_is_told():
 
     calls = Calls(Sayer(stream), Order())
     calls.start(1, None)
-    await asyncio.sleep(0.02)
+    await over(calls)
     assert order == ["closed", "told"]
 
 
