@@ -53,7 +53,8 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     prompt_name: str | None = None
     """The prompt of the model to put before each input, by its name in the model's own files."""
     input_type: str | None = None
-    """`query` or `document`: take the model's prompt for that, if it has one. Symmetric models have none."""
+    """`query` or `document`: take the model's prompt for that, if it has one, and its way for it, if it has several.
+    Symmetric models have neither."""
 
 
 class Sparse(msgspec.Struct, kw_only=True, frozen=True):

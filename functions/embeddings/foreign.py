@@ -1,13 +1,16 @@
 """Token ids of OpenAI's vocabularies back to text, as LangChain's client sends them by default.
 
 A `.tiktoken` file has a line for each token: its bytes in base64, and its id. What is in it is checked against the
-hash that OpenAI's own library expects.
+hash that OpenAI's own library expects. Nothing is fetched: the file is where the manifest says, or where that library
+keeps what it fetched.
 """
 
 from __future__ import annotations
 
 import binascii
 import hashlib
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +27,8 @@ _HASHES: dict[Encoding, str] = {
     "r50k_base": "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930",
 }
 """SHA-256 of each file, as in tiktoken 0.14's `openai_public`."""
+_ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
+"""Where OpenAI's library fetches a file from; it keeps it under the SHA-1 of that."""
 _SPECIAL: dict[Encoding, dict[int, str]] = {
     "cl100k_base": {
         100257: "<|endoftext|>",
@@ -63,20 +68,24 @@ class Foreign:
 def load(said: str | TokenIds, base: Path) -> Foreign | None:
     """Return the vocabulary that the option names, None for the model's own; `base` is the manifest's folder.
 
-    Raises `LoadFailed` where the file is missing or is another one.
+    Raises `LoadFailed` where the file is not on this machine, or is another one.
     """
     if said == "own":
         return None
     wanted = said if isinstance(said, TokenIds) else TokenIds(encoding=_named(said))
     if wanted.file is None:
-        return _of_tiktoken(wanted.encoding)
+        return _checked(wanted.encoding, _kept(wanted.encoding), "the file that tiktoken keeps")
     try:
         data = _find(wanted.file, base).read_bytes()
     except OSError as error:
         raise _missing(wanted.file, error.strerror or "it cannot be read") from None
-    if hashlib.sha256(data).hexdigest() != _HASHES[wanted.encoding]:
-        raise LoadFailed(f"options.token_ids: {wanted.file} is not the vocabulary {wanted.encoding}, or is damaged")
-    return Foreign(wanted.encoding, _parsed(data) | _special(wanted.encoding))
+    return _checked(wanted.encoding, data, wanted.file)
+
+
+def _checked(name: Encoding, data: bytes, what: str) -> Foreign:
+    if hashlib.sha256(data).hexdigest() != _HASHES[name]:
+        raise LoadFailed(f"options.token_ids: {what} is not the vocabulary {name}, or is damaged")
+    return Foreign(name, _parsed(data) | _special(name))
 
 
 def _named(said: str) -> Encoding:
@@ -102,23 +111,21 @@ def _find(file: str, base: Path) -> Path:
     return base / Path(file).expanduser()
 
 
-def _of_tiktoken(name: Encoding) -> Foreign:
-    hint = "name a file: `token_ids: {encoding: …, file: ./….tiktoken}`"
+def _kept(name: Encoding) -> bytes:
+    """Return the file that the package tiktoken fetched once and keeps; raises `LoadFailed` where it did not."""
+    place = next((os.environ[key] for key in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR") if key in os.environ), None)
+    folder = Path(tempfile.gettempdir()) / "data-gym-cache" if place is None else Path(place)
+    key = hashlib.sha1(_ADDRESS.format(name).encode(), usedforsecurity=False).hexdigest()
     try:
-        import tiktoken
-    except ImportError:
+        if place == "":
+            raise FileNotFoundError  # so the package is told to keep nothing
+        return (folder / key).read_bytes()
+    except OSError:
         raise LoadFailed(
-            f"options.token_ids: {name} needs the package tiktoken (pip install 'coldframe[tiktoken]'), or {hint}"
+            f"options.token_ids: {name} is not on this machine, and nothing is fetched while loading: name its file "
+            "(`token_ids: {encoding: …, file: ./….tiktoken}`), or let the package tiktoken put it into the folder of "
+            f"TIKTOKEN_CACHE_DIR once (pip install 'coldframe[tiktoken]'; tiktoken.get_encoding('{name}'))"
         ) from None
-    try:
-        found = tiktoken.get_encoding(name)
-    except Exception as error:
-        raise LoadFailed(
-            f"options.token_ids: tiktoken has no {name} in its cache (TIKTOKEN_CACHE_DIR) and cannot fetch it "
-            f"({type(error).__name__}); {hint}"
-        ) from error
-    tokens = {number: token for token, number in found._mergeable_ranks.items()}
-    return Foreign(name, tokens | _special(name))
 
 
 def _missing(file: str, why: str) -> LoadFailed:

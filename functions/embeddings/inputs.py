@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,6 +34,12 @@ def check(request: EmbeddingsRequest) -> None:
             )
         if request.prompt_name is not None:
             raise UnsupportedParameter("set prompt_name or input_type, not both", param="prompt_name")
+
+
+def asked(request: EmbeddingsRequest) -> Literal["query", "document", ""]:
+    """Return what the inputs are said to be, by `input_type` or by the name of a prompt for it; empty for neither."""
+    said = request.input_type or request.prompt_name
+    return "query" if said in QUERY else "document" if said in DOCUMENT else ""
 
 
 def listed(given: str | list[Any] | dict[str, Any]) -> list[Given]:

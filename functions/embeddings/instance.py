@@ -32,22 +32,23 @@ Vector = npt.NDArray[np.float32]
 class EmbeddingsInstance(Instance):
     """A loaded model. A subclass says how items are made and computed."""
 
-    def __init__(self, items: Items, layout: Layout) -> None:
+    def __init__(self, items: Items) -> None:
+        """`items` makes those of requests, unless `_chosen` says which others do."""
         self._items = items
-        self._layout = layout
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
         """Return what each input became. Raises `InvalidRequest`, `InputTooLong`, and `NotFinite` naming the input."""
         check(request)
-        kinds = self._kinds(request)
-        size = self._items.dimension(request) if "dense" in kinds else 0
+        chosen = self._chosen(request)
+        kinds = _kinds(request, chosen.layout)
+        size = chosen.dimension(request) if "dense" in kinds else 0
         try:
             items, outputs = await self._computed(request, listed(request.input), kinds)
         except NotFinite as error:
             place = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
             raise NotFinite(f"{place}: {error.message}", param=place, extra=error.extra) from error
         return Vectors(
-            data=self._joined([one.dense for one in outputs if one.dense is not None], size),
+            data=_joined([one.dense for one in outputs if one.dense is not None], size, chosen.layout),
             dimension=size,
             usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)),
             sparse=_sparse(outputs) if "sparse" in kinds else None,
@@ -57,6 +58,10 @@ class EmbeddingsInstance(Instance):
     def facts(self) -> Facts:
         """Return what was chosen, and by which file."""
         return Facts(capacity=CAPACITY, context=self._longest(), detail=self._detail())
+
+    def _chosen(self, request: EmbeddingsRequest) -> Items:
+        """Return what makes a request's inputs ready; raises `InvalidRequest` where the model has no way for it."""
+        return self._items
 
     @abstractmethod
     async def _computed(
@@ -72,28 +77,30 @@ class EmbeddingsInstance(Instance):
     def _detail(self) -> dict[str, Any]:
         """Return what was chosen."""
 
-    def _kinds(self, request: EmbeddingsRequest) -> tuple[Kind, ...]:
-        """Return what is asked for; raises `InvalidRequest` for what the model has not."""
-        asked, has = wanted.kinds(request), self._layout.kinds
-        missing = next((kind for kind in asked if kind not in has), None)
-        if missing is None:
-            return asked
-        why = f" ({self._layout.missing[missing]})" if missing in self._layout.missing else ""
-        raise InvalidRequest(
-            f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, has))}",
-            param="embedding_type",
-        )
 
-    def _joined(self, vectors: list[Vector], size: int) -> bytes:
-        """Return the vectors as little-endian float32, cut to `size` and scaled again when they were."""
-        if not vectors:
-            return b""
-        rows = np.stack(vectors)
-        if size < rows.shape[1]:
-            rows = rows[:, :size]
-            if self._layout.normalizes:
-                rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
-        return rows.astype("<f4", copy=False).tobytes()
+def _kinds(request: EmbeddingsRequest, layout: Layout) -> tuple[Kind, ...]:
+    """Return what is asked for; raises `InvalidRequest` for what the model has not."""
+    asked, has = wanted.kinds(request), layout.kinds
+    missing = next((kind for kind in asked if kind not in has), None)
+    if missing is None:
+        return asked
+    why = f" ({layout.missing[missing]})" if missing in layout.missing else ""
+    raise InvalidRequest(
+        f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, has))}",
+        param="embedding_type",
+    )
+
+
+def _joined(vectors: list[Vector], size: int, layout: Layout) -> bytes:
+    """Return the vectors as little-endian float32, cut to `size` and scaled again when they were."""
+    if not vectors:
+        return b""
+    rows = np.stack(vectors)
+    if size < rows.shape[1]:
+        rows = rows[:, :size]
+        if layout.normalizes:
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+    return rows.astype("<f4", copy=False).tobytes()
 
 
 def knobs(load: Load) -> EmbeddingsOptions:

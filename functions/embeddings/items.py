@@ -55,8 +55,8 @@ class Items:
         foreign: Foreign | None = None,
     ) -> None:
         """`foreign` is the vocabulary of token ids in requests, None for the model's own."""
+        self.layout = layout
         self._tokenizer = tokenizer
-        self._layout = layout
         self._longest = longest
         self._truncate = truncate
         self._size = size
@@ -82,7 +82,7 @@ class Items:
         before = [*([] if marker is None else [marker]), *(self._prompts[name] if name else [])]
         cut = self._truncate if request.truncate is None else request.truncate
         limit = self._longest if most is None else min(most, self._longest)
-        text = self._layout.prompts[name] if name else ""
+        text = self.layout.prompts[name] if name else ""
         placed = self._placed(inputs, places)
         if self._foreign is not None:
             placed = await asyncio.to_thread(_read, placed, self._foreign)
@@ -107,9 +107,9 @@ class Items:
 
     def dimension(self, request: EmbeddingsRequest) -> int:
         """Return how many numbers each vector shall have; raises `InvalidRequest` where the model cannot be cut so."""
-        wanted, sizes = request.dimensions, self._layout.sizes
+        wanted, sizes = request.dimensions, self.layout.sizes
         if wanted is None:
-            return min(self._layout.size or self._size, self._size)
+            return min(self.layout.size or self._size, self._size)
         if wanted == self._size:
             return wanted
         if wanted > self._size:
@@ -132,15 +132,17 @@ class Items:
     def _prompt(self, request: EmbeddingsRequest) -> str | None:
         """Return the name of the prompt to use; None for none."""
         if request.prompt_name is not None:
+            if request.prompt_name in self.layout.blank:
+                return None
             if request.prompt_name not in self._prompts:
-                known = ", ".join(sorted(self._prompts)) or "none"
+                known = ", ".join(sorted({*self._prompts, *self.layout.blank})) or "none"
                 raise InvalidRequest(
                     f"prompt_name {request.prompt_name!r} is not known; this model's prompts: {known}",
                     param="prompt_name",
                 )
             return request.prompt_name
         if request.input_type is None:
-            return self._layout.default_prompt
+            return self.layout.default_prompt
         names = _PROMPTS_FOR_QUERIES if request.input_type in QUERY else _PROMPTS_FOR_DOCUMENTS
         return next((name for name in names if name in self._prompts), None)
 

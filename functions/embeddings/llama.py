@@ -34,7 +34,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
         items = Items(
             pooled.words, layout, longest=pooled.longest, truncate=said.truncate, size=pooled.size, foreign=foreign
         )
-        super().__init__(items, layout)
+        super().__init__(items)
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
@@ -58,20 +58,14 @@ class LlamaEmbeddings(EmbeddingsInstance):
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         items = await self._items.make(request, inputs)
         rows = await self._pooled.rows(items)
-        return items, [Output(dense=_scaled(row) if self._layout.normalizes else row) for row in rows]
+        return items, [Output(dense=_scaled(row) if self._items.layout.normalizes else row) for row in rows]
 
     def _longest(self) -> int:
         return self._pooled.longest
 
     def _detail(self) -> dict[str, Any]:
-        layout = self._layout
-        return {
-            "dimension": self._pooled.size,
-            "dimensions": list(layout.sizes) if isinstance(layout.sizes, tuple) else layout.sizes,
-            "embedding_types": list(layout.kinds),
+        return self._items.layout.detail(self._pooled.size) | {
             "pooling": [self._pooled.pooling.kind],
-            "normalized": layout.normalizes,
-            "prompts": sorted(layout.prompts),
             "device": self._plan.device,
             "description": self._pooled.model.description(),
         }

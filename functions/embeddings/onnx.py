@@ -34,7 +34,7 @@ class OnnxEmbeddings(EmbeddingsInstance):
             size=model.size,
             foreign=foreign,
         )
-        super().__init__(items, model.layout)
+        super().__init__(items)
         self._model = model
 
     @classmethod

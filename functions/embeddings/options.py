@@ -16,7 +16,7 @@ class TokenIds(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """Name of the vocabulary."""
     file: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """The vocabulary's `.tiktoken` file: a path, relative to the manifest's folder, or `package:NAME/FILE`. Without it
-    the package `tiktoken` brings it from its cache (`TIKTOKEN_CACHE_DIR`) or from the network."""
+    it is what the package `tiktoken` keeps in the folder of `TIKTOKEN_CACHE_DIR`; nothing is fetched."""
 
 
 class EmbeddingsOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,7 @@
-"""Embeddings on torch: texts are tokenised, merged with everybody's into batches, encoded, pooled and cut to size."""
+"""Embeddings on torch: texts are tokenised, merged with everybody's into batches, encoded, pooled and cut to size.
+
+A model with different ways for queries and documents is several models here, and each request goes to one of them.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,22 @@ from typing import Any, Self
 import msgspec
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.inputs import QUERY, Given
+from functions.embeddings.foreign import Foreign
+from functions.embeddings.inputs import QUERY, Given, asked
 from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
 from functions.embeddings.items import Items
 from functions.embeddings.parts import Image
+from functions.embeddings.sides import Model, Side, joined, kind, told
 from functions.engines.batching.item import Item
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.sentence import layout as layouts
+from functions.engines.transformers.sentence import routes
 from functions.engines.transformers.sentence.late import Task
-from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.transformers.sentence.layout import Said
 from functions.engines.transformers.sentence.model import SentenceModel
 from functions.engines.transformers.sentence.output import Output
 from functions.engines.transformers.sentence.paired import PairedModel, Picture
+from functions.engines.transformers.sentence.routes import Routes
 from host.errors import InvalidRequest
 from host.function import Load, Plan, Progress
 
@@ -32,58 +38,90 @@ _SIDE_BY_SIDE = 4
 
 
 class TransformersEmbeddings(EmbeddingsInstance):
-    """A loaded encoder with its pooling, or two towers for texts and images."""
+    """A loaded encoder with its pooling, a table of vectors, two towers for texts and images, or ways with any."""
 
-    def __init__(self, model: SentenceModel | PairedModel, items: Items) -> None:
-        super().__init__(items, model.layout)
-        self._model = model
+    def __init__(self, sides: dict[str, Side], ways: Routes) -> None:
+        """`sides` are the ways by name; the first one speaks for all where only one can."""
+        first = next(iter(sides.values()))
+        super().__init__(first.items)
+        self._sides = sides
+        self._routes = ways
+        self._model = first.model
         self._turn = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        layout = _layout(load)
-        return _kind(layout).plan(load, layout)
+        layouts = _routes(load).layouts
+        return joined({name: kind(layout).plan(load, layout) for name, layout in layouts.items()})
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head."""
-        foreign, layout = vocabulary(load), _layout(load)
-        model = _kind(layout).load(load, plan, layout, progress)
-        items = Items(
-            model.tokenizer,
-            model.layout,
-            longest=model.longest,
-            truncate=knobs(load).truncate,
-            size=model.size,
-            foreign=foreign,
-        )
-        return cls(model, items)
+        foreign, ways = vocabulary(load), _routes(load)
+        sides: dict[str, Side] = {}
+        try:
+            for name, layout in ways.layouts.items():
+                own = plan if len(ways.layouts) == 1 else kind(layout).plan(load, layout)
+                model = kind(layout).load(load, own, layout, progress)
+                sides[name] = Side(model, _items(model, load, foreign))
+        except BaseException:
+            for side in sides.values():
+                side.model.close()
+            raise
+        return cls(sides, ways)
 
     def close(self) -> None:
         """End the threads."""
-        self._model.close()
+        for side in self._sides.values():
+            side.model.close()
+
+    def _chosen(self, request: EmbeddingsRequest) -> Items:
+        return self._side(request).items
+
+    def _side(self, request: EmbeddingsRequest) -> Side:
+        task = asked(request)
+        way = self._routes.ways.get(task)
+        if way is None:
+            known = " or ".join(repr(one) for one in self._routes.ways if one)
+            what = f"has no way for {task!r}" if task else "treats queries and documents differently"
+            raise InvalidRequest(f"this model {what}: send input_type: {known}", param="input_type")
+        return self._sides[way]
 
     async def _computed(
         self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
-        if isinstance(self._model, PairedModel):
-            return await self._paired(self._model, request, inputs)
-        tasks = self._model.tasks
+        side = self._side(request)
+        if isinstance(side.model, PairedModel):
+            return await self._paired(side.model, side.items, request, inputs)
+        if isinstance(side.model, SentenceModel):
+            return await self._sentences(side.model, side.items, request, inputs, kinds)
+        items = await side.items.make(request, inputs)
+        return items, await side.model.outputs(items)
+
+    async def _sentences(
+        self,
+        model: SentenceModel,
+        maker: Items,
+        request: EmbeddingsRequest,
+        inputs: Sequence[Given],
+        kinds: tuple[Kind, ...],
+    ) -> tuple[Sequence[Item], Sequence[Output]]:
+        tasks = model.tasks
         task: Task | None = tasks.default
         if request.input_type is not None:
             task = "query" if request.input_type in QUERY else "document"
-        made = await self._items.make(
+        made = await maker.make(
             _said(request, task),
             inputs,
             marker=tasks.marker(task),
             most=tasks.longest(task) if "colbert" in kinds else None,
         )
         items = made if kinds == ("dense",) else tasks.wanted(made, kinds, task)
-        return made, await self._model.outputs(items)
+        return made, await model.outputs(items)
 
     async def _paired(
-        self, model: PairedModel, request: EmbeddingsRequest, inputs: Sequence[Given]
+        self, model: PairedModel, maker: Items, request: EmbeddingsRequest, inputs: Sequence[Given]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
         images = [item for item in inputs if isinstance(item, Image)]
@@ -92,7 +130,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
             raise InvalidRequest(
                 f"input has {len(images)} images, at most {IMAGES_MAX} are taken at once", param="input"
             )
-        made = await self._items.make(request, texts, places=_places(inputs)) if texts else []
+        made = await maker.make(request, texts, places=_places(inputs)) if texts else []
         if not images:
             return made, await model.outputs(made)
         async with self._turn:
@@ -103,14 +141,21 @@ class TransformersEmbeddings(EmbeddingsInstance):
             return items, await model.outputs(items)
 
     def _longest(self) -> int:
-        return self._model.longest
+        return max(side.model.longest for side in self._sides.values())
 
     def _detail(self) -> dict[str, Any]:
-        return self._model.detail()
+        return told(self._sides, self._routes)
 
 
-def _kind(layout: Layout) -> type[SentenceModel | PairedModel]:
-    return PairedModel if layout.paired else SentenceModel
+def _items(model: Model, load: Load, foreign: Foreign | None) -> Items:
+    return Items(
+        model.tokenizer,
+        model.layout,
+        longest=model.longest,
+        truncate=knobs(load).truncate,
+        size=model.size,
+        foreign=foreign,
+    )
 
 
 def _said(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:
@@ -125,8 +170,8 @@ def _places(inputs: Sequence[Given]) -> list[int]:
     return [at for at, item in enumerate(inputs) if not isinstance(item, Image)]
 
 
-def _layout(load: Load) -> Layout:
+def _routes(load: Load) -> Routes:
     engine = msgspec.msgpack.decode(load.options, type=TransformersOptions)
     own = knobs(load)
-    said = layouts.Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
-    return layouts.read(Folder(load.path), said)
+    said = Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
+    return routes.read(Folder(load.path), said)

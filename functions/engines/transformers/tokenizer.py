@@ -9,10 +9,11 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tokenizers
+from tokenizers.normalizers import BertNormalizer
 
 from functions.engines.batching.item import Frame, Ids, PairFrame, Pieces
 from functions.engines.transformers.folder import Folder
@@ -22,6 +23,18 @@ A = TypeVar("A")
 
 _SLICE = 64
 """Texts encoded in one go, so that a request of thousands lets others in between."""
+_BERTS = frozenset(
+    {"BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "FunnelTokenizer"}
+    | {"LayoutLMTokenizer", "LayoutLMv2Tokenizer", "MPNetTokenizer", "MobileBertTokenizer", "RetriBertTokenizer"}
+    | {"SplinterTokenizer", "SqueezeBertTokenizer"}
+)
+"""Classes of Transformers that read texts as `tokenizer_config.json` says, whatever stands in `tokenizer.json`."""
+_READING = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+"""What that file says, and the normaliser's name for it."""
 
 
 class Tokenizer(Frame):
@@ -98,19 +111,41 @@ def _placed(found: tokenizers.Encoding) -> Pieces:
     )
 
 
-def load(folder: Folder, threads: int, *, lower: bool = False, trusted: bool = False) -> Tokenizer:
-    """Return the folder's tokenizer, from `tokenizer.json` or made from the files of older ones by Transformers."""
+def load(folder: Folder, threads: int, *, lower: bool = False, trusted: bool = False, framed: bool = True) -> Tokenizer:
+    """Return the folder's tokenizer, from `tokenizer.json` or made from the files of older ones by Transformers.
+
+    `framed` is False for models that want no special tokens around a text.
+    """
     # The library reads both before its first parallel call; without them it takes every core it sees.
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     try:
         if folder.has("tokenizer.json"):
-            return Tokenizer(tokenizers.Tokenizer.from_file(str(folder.path / "tokenizer.json")), lower=lower)
-        return Tokenizer(_converted(folder, trusted=trusted), lower=lower)
+            model = tokenizers.Tokenizer.from_file(str(folder.path / "tokenizer.json"))
+            _read_as_said(model, folder.mapping("tokenizer_config.json"))
+        else:
+            model = _converted(folder, trusted=trusted)
+        if not framed:
+            model.post_processor = None
+        return Tokenizer(model, lower=lower)
     except LoadFailed:
         raise
     except Exception as error:
         raise LoadFailed(f"the tokenizer cannot be read: {str(error).replace(str(folder.path), '…')}") from error
+
+
+def _read_as_said(model: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
+    """Let BERT's kind of tokenizer fold case and accents as `tokenizer_config.json` states it.
+
+    Transformers makes such a tokenizer anew from that file, so models were trained and measured with what it says.
+    """
+    kind, found = str(config.get("tokenizer_class", "")).removesuffix("Fast"), model.normalizer
+    if kind not in _BERTS or not isinstance(found, BertNormalizer):
+        return
+    for key, name in _READING.items():
+        if key in config and config[key] != getattr(found, name):
+            setattr(found, name, config[key])
+            model.normalizer = found
 
 
 def _converted(folder: Folder, *, trusted: bool) -> tokenizers.Tokenizer:

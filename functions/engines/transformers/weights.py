@@ -22,6 +22,20 @@ AUTO = "AutoModel"
 """The model without a head; for encoder-decoders the encoder alone. Heads have auto classes of their own."""
 
 
+_INSTEAD = "use task: embeddings, or task: rerank with options.method: cosine"
+_HEADS = {
+    "AutoModelForSequenceClassification": (
+        "this checkpoint has no classification head ({} lacks {}): it is an embedder or a base model; " + _INSTEAD
+    ),
+    "AutoModelForTokenClassification": (
+        "this checkpoint has no head that labels tokens ({} lacks {}): it is an embedder or a base model; " + _INSTEAD
+    ),
+    "AutoModelForCausalLM": "this checkpoint has no head that predicts words ({} lacks {}): it is an embedder; "
+    + _INSTEAD,
+}
+"""What files are that lack a head, by the auto class that was to load them: their architecture, the weights."""
+
+
 def load(
     folder: Folder,
     *,
@@ -62,6 +76,8 @@ def load(
     missing = sorted(name for name in report["missing_keys"] if not spare(name))
     wrong = sorted(str(key[0] if isinstance(key, tuple) else key) for key in report["mismatched_keys"])
     if missing or wrong:
+        if missing and auto in _HEADS and _only_head(model, missing):
+            raise LoadFailed(_HEADS[auto].format(_stated(config), _few(missing)))
         names = missing or wrong
         kind = "lack" if missing else "have another shape for"
         raise LoadFailed(f"the files {kind} weights that {type(model).__name__} needs: {_few(names)}")
@@ -97,6 +113,16 @@ def _failed(error: Exception, folder: Folder) -> LoadFailed:
 
 def _first_line(error: Exception, folder: Folder) -> str:
     return str(error).strip().split("\n")[0].replace(str(folder.path), "…")[:300]
+
+
+def _only_head(model: Any, missing: list[str]) -> bool:
+    """Say whether all that is missing stands on top of the model; a pooler is part of a head."""
+    base = f"{model.base_model_prefix}."
+    return all(not name.startswith(base) or name.startswith(f"{base}pooler.") for name in missing)
+
+
+def _stated(config: Any) -> str:
+    return ", ".join(config.architectures or ()) or "config.json names no architecture, and the file"
 
 
 def _few(names: list[str]) -> str:

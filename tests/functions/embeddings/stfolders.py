@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import sentence_transformers
 import tokenizers
+import torch
+import transformers
 from sentence_transformers.sentence_transformer import modules
-from tinymodels import WORDS, tiny
+from tinymodels import WORDS, configured, tiny
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from functions.embeddings.api import EmbeddingsRequest, Vectors
+from functions.embeddings.api import EmbeddingsRequest, Sparse, Vectors
 from functions.embeddings.transformers import TransformersEmbeddings
 
 TEXTS = [
@@ -65,6 +67,18 @@ def base(folder: Path, kind: str = "bert", *, limit: int = 60, added: Sequence[s
     return folder
 
 
+def masked(folder: Path, kind: str) -> Path:
+    """Save a tiny masked language model."""
+    base(folder, kind)
+    torch.manual_seed(3)
+    model = transformers.AutoModelForMaskedLM.from_config(configured(kind))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.3)
+    model.save_pretrained(folder)
+    return folder
+
+
 def saved(model: Any, folder: Path) -> Any:
     """Save a model of sentence-transformers, and return it as it is loaded from there."""
     model.save_pretrained(str(folder), create_model_card=False)
@@ -74,7 +88,7 @@ def saved(model: Any, folder: Path) -> Any:
 def dense(folder: Path, *after: Any, kind: str = "bert", **more: Any) -> Any:
     """Return a SentenceTransformer of a tiny model and what comes after it; its folder is `folder / "st"`."""
     prompts = {key: more.pop(key) for key in ("prompts", "default_prompt_name", "truncate_dim") if key in more}
-    transformer = {key: more.pop(key) for key in ("max_seq_length", "do_lower_case") if key in more}
+    transformer = {key: more.pop(key) for key in ("max_seq_length", "do_lower_case", "config_kwargs") if key in more}
     first = modules.Transformer(str(base(folder / "base", kind, **more)), **transformer)
     made = sentence_transformers.SentenceTransformer(modules=[first, *after], device="cpu", **prompts)
     return saved(made, folder / "st")
@@ -94,3 +108,16 @@ def far(found: np.ndarray, expected: Any) -> float:
     expected = np.asarray(expected)
     assert found.shape == expected.shape
     return float(np.abs(found - expected).max())
+
+
+def full(found: Sparse | None, size: int) -> np.ndarray:
+    """Return sparse vectors as rows of all numbers."""
+    assert found is not None
+    ids, weights = np.frombuffer(found.indices, "<i4"), np.frombuffer(found.values, "<f4")
+    assert sum(found.counts) == len(ids) == len(weights)
+    rows = np.zeros((len(found.counts), size), dtype=np.float32)
+    ends = np.cumsum(found.counts)
+    for row, (start, end) in enumerate(zip(ends - found.counts, ends, strict=True)):
+        assert (np.diff(ids[start:end]) > 0).all()
+        rows[row, ids[start:end]] = weights[start:end]
+    return rows

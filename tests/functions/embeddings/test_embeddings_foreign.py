@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import typing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from stfolders import vectors
 from tinymodels import tiny
 
 from functions.embeddings import foreign
-from functions.embeddings.options import EmbeddingsOptions, TokenIds
+from functions.embeddings.options import EmbeddingsOptions, Encoding, TokenIds
 from host.errors import InvalidRequest, LoadFailed, ManifestError
 
 KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
@@ -115,24 +116,61 @@ def test_a_damaged_file_is_not_read(tmp_path: Path, cache: Path) -> None:
         foreign.load(TokenIds(file="cl100k_base.tiktoken"), tmp_path)
 
 
-def test_without_the_package_and_without_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_package_keeps_is_read_without_it(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    with pytest.raises(
-        LoadFailed, match=r"needs the package tiktoken \(pip install 'coldframe\[tiktoken\]'\), or name a file"
-    ):
-        foreign.load("cl100k_base", tmp_path)
+    for name, other in (("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"), ("DATA_GYM_CACHE_DIR", "TIKTOKEN_CACHE_DIR")):
+        monkeypatch.setenv(name, str(cache))
+        monkeypatch.delenv(other, raising=False)
+        made = foreign.load("cl100k_base", tmp_path)
+        assert made is not None
+        assert made.text([0, 1], "input") == '!"'
 
 
-def test_without_a_network_and_without_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import requests
+@pytest.mark.parametrize("name", typing.get_args(Encoding))
+def test_the_package_keeps_each_vocabulary_where_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: Encoding
+) -> None:
+    """The package reads the file under the same name, so what it has fetched is found."""
+    import tiktoken.load
 
-    def none(*_: Any, **__: Any) -> None:
-        raise requests.ConnectionError("no route")
+    asked: list[Path] = []
+
+    def exists(path: str) -> bool:
+        asked.append(Path(path))
+        raise LookupError
 
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(requests, "get", none)
+    monkeypatch.setattr(tiktoken.load.os.path, "exists", exists)
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, name, None)
+    del tiktoken.registry.ENCODINGS[name]
+    with pytest.raises(LookupError):
+        tiktoken.get_encoding(name)
+    monkeypatch.undo()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    asked[0].write_bytes(b"IQ== 0\n")
+    with pytest.raises(LoadFailed, match=f"is not the vocabulary {name}, or is damaged"):
+        foreign.load(name, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["", "empty", None])
+def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str | None) -> None:
+    import socket
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket, "create_connection", never)
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if place is not None:
+        monkeypatch.setenv("TIKTOKEN_CACHE_DIR", place and str(tmp_path / place))
     with pytest.raises(
-        LoadFailed, match=r"no p50k_base in its cache \(TIKTOKEN_CACHE_DIR\) and cannot fetch it \(ConnectionError\)"
+        LoadFailed,
+        match=r"p50k_base is not on this machine, and nothing is fetched .*file: .*get_encoding\('p50k_base'\)",
     ):
         foreign.load("p50k_base", tmp_path)
 

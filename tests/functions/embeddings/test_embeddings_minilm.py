@@ -107,13 +107,15 @@ async def test_many_callers_share_batches_and_get_their_own(instance: Transforme
 
 
 async def test_a_long_request_holds_a_short_one_up_for_a_batch_at_most(instance: TransformersEmbeddings) -> None:
-    long = asyncio.create_task(ask(instance, mixed(120, seed=4)))
-    await asyncio.sleep(0.2)
+    begun = instance._model._batcher.batches
+    long = asyncio.create_task(ask(instance, mixed(400, seed=4)))
+    while instance._model._batcher.batches == begun:
+        await asyncio.sleep(0.001)
     before = instance._model._batcher.batches
     await ask(instance, "hello")
     assert not long.done()
     assert instance._model._batcher.batches - before <= 2
-    assert len(rows(await long)) == 120
+    assert len(rows(await long)) == 400
 
 
 async def test_a_caller_that_leaves_frees_the_thread(instance: TransformersEmbeddings) -> None:
@@ -124,7 +126,7 @@ async def test_a_caller_that_leaves_frees_the_thread(instance: TransformersEmbed
     with pytest.raises(asyncio.CancelledError):
         await long
     assert len(instance._model._batcher._schedule) == 0
-    assert len(rows(await asyncio.wait_for(ask(instance, "still here"), 10))) == 1
+    assert len(rows(await asyncio.wait_for(ask(instance, "still here"), 60))) == 1
 
 
 async def test_token_ids_are_the_text_with_and_without_special_tokens(instance: TransformersEmbeddings) -> None:
@@ -155,11 +157,11 @@ async def test_megabytes_are_refused_or_cut_without_being_tokenised(
     opener: Opener, instance: Any, minilm: Path
 ) -> None:
     huge = "a b " * 2_000_000
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputTooLong, match="more than 4096 tokens, the model takes 256"):
         await ask(instance, ["x", huge])
     cut = await ask(instance, huge, truncate=True)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert cut.data == (await ask(instance, huge[:4000], truncate=True)).data
 
 
@@ -249,11 +251,11 @@ def test_facts_say_what_was_chosen(instance: TransformersEmbeddings) -> None:
 @pytest.mark.parametrize("letter", ["a", "中"])
 async def test_a_huge_word_holds_nobody_up(instance: TransformersEmbeddings, letter: str) -> None:
     huge = letter * 4_000_000
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputTooLong, match=r"input\[0\] is too large: it has more than 16384 characters"):
         await instance.answer(EmbeddingsRequest(model="m", input=huge))
     cut = await instance.answer(EmbeddingsRequest(model="m", input=huge, truncate=True))
-    assert time.perf_counter() - began < 3
+    assert time.process_time() - began < 3
     short = await instance.answer(EmbeddingsRequest(model="m", input=letter * 16_384, truncate=True))
     assert cut.data == short.data
 

@@ -11,10 +11,10 @@ import pytest
 import sentence_transformers
 import torch
 from sentence_transformers.sentence_transformer import modules as models
-from stfolders import TEXTS, base, dense, far, tokenizer, vectors
+from stfolders import TEXTS, dense, far, vectors
 from torch import nn
 
-from host.errors import InputTooLong, LoadFailed
+from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
 
@@ -178,8 +178,63 @@ async def test_folders_of_older_releases(opener: Any, tmp_path: Path, mode: str)
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
 
 
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert", "xlm-roberta", "qwen3"])
+@pytest.mark.parametrize("start", [0, 1])
+async def test_weighted_layers(opener: Any, tmp_path: Path, kind: str, start: int) -> None:
+    weights = nn.Parameter(torch.tensor([0.2, 3.0, -0.7][start:]))
+    layers = models.WeightedLayerPooling(32, 2, start, layer_weights=weights)
+    pooling = models.Pooling(32, "mean", include_prompt=False)
+    theirs = dense(
+        tmp_path, layers, pooling, kind=kind, prompts={"query": "paper "}, config_kwargs={"output_hidden_states": True}
+    )
+    features = theirs[0](theirs.tokenize(TEXTS[:1]))
+    last = features["token_embeddings"].detach().numpy()
+    assert far(last, theirs[1](features)["token_embeddings"].detach()) > 0.1
+    ours = opener(tmp_path / "st")
+    assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
+    assert far(await vectors(ours, TEXTS, input_type="query"), theirs.encode_query(TEXTS)) < BOUND
+    assert any(f"weighted mean of layers from {start} on" in note for note in ours._model.layout.notes)
+
+
+async def test_weighted_layers_that_the_model_does_not_give(opener: Any, tmp_path: Path) -> None:
+    """Without `output_hidden_states` sentence-transformers passes the module over; so is it done here, and told."""
+    theirs = dense(tmp_path, models.WeightedLayerPooling(32, 2, 1), models.Pooling(32))
+    ours = opener(tmp_path / "st")
+    assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
+    assert any("WeightedLayerPooling does nothing" in note for note in ours._model.layout.notes)
+
+
+async def test_weighted_layers_on_what_the_machine_does_best(opener: Any, tmp_path: Path) -> None:
+    layers = models.WeightedLayerPooling(32, 2, 1)
+    theirs = dense(
+        tmp_path, layers, models.Pooling(32), models.Normalize(), config_kwargs={"output_hidden_states": True}
+    )
+    found = await vectors(opener(tmp_path / "st", quantization=None), TEXTS)
+    assert (found * theirs.encode(TEXTS)).sum(1).min() > 0.999
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"layer_start": 2}, "weighs 2 layers from 2 on, but the model has 2 behind its first"),
+        ({"layer_start": -1}, "layer_start -1 is no layer's number"),
+        ({"layer_start": "x"}, "layer_start 'x' is no layer's number"),
+    ],
+)
+def test_what_is_wrong_with_weighted_layers(opener: Any, tmp_path: Path, change: Any, said: str) -> None:
+    layers = models.WeightedLayerPooling(32, 2, 1)
+    dense(tmp_path, layers, models.Pooling(32), config_kwargs={"output_hidden_states": True})
+    file = tmp_path / "st" / "1_WeightedLayerPooling" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(LoadFailed, match=said):
+        opener(tmp_path / "st")
+
+
 UNSERVED = {
-    "WeightedLayerPooling is not served": lambda: [models.WeightedLayerPooling(32, 2, 1), models.Pooling(32)],
+    "WeightedLayerPooling is not served in this place": lambda: [
+        models.Pooling(32),
+        models.WeightedLayerPooling(32, 2, 1),
+    ],
     "CNN is not served": lambda: [models.CNN(32, 16), models.Pooling(48)],
     "LSTM is not served": lambda: [models.LSTM(32, 16), models.Pooling(32)],
     "a Transformer and then a Pooling": lambda: [_tokenwise(), models.Pooling(8)],
@@ -197,17 +252,29 @@ def test_modules_that_are_not_served_are_named(opener: Any, tmp_path: Path, said
         opener(tmp_path / "st")
 
 
-def test_static_and_routed_models_are_refused_by_name(opener: Any, tmp_path: Path) -> None:
-    static = models.StaticEmbedding(tokenizer(), embedding_dim=8)
-    sentence_transformers.SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-    (tmp_path / "static" / "config.json").write_text("{}")
-    with pytest.raises(LoadFailed, match="StaticEmbedding is not served"):
-        opener(tmp_path / "static")
-    query, document = (models.Transformer(str(base(tmp_path / name))) for name in ("q", "d"))
-    router = models.Router.for_query_document([query, models.Pooling(32)], [document, models.Pooling(32)])
-    sentence_transformers.SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "router"))
-    with pytest.raises(LoadFailed, match="Router is not served"):
-        opener(tmp_path / "router")
+def test_bags_of_words_are_refused_by_name(opener: Any, tmp_path: Path) -> None:
+    bag = models.BoW(vocab=["river", "stone"])
+    sentence_transformers.SentenceTransformer(modules=[bag], device="cpu").save(str(tmp_path / "st"))
+    with pytest.raises(LoadFailed, match="BoW is not served"):
+        opener(tmp_path / "st")
+
+
+def test_outputs_that_nobody_reads_are_refused(opener: Any, tmp_path: Path) -> None:
+    """A layer that writes beside the vector changes nothing in sentence-transformers; taking it as usual would."""
+    dense(tmp_path, models.Pooling(32), models.Dense(32, 8, module_output_name="aside"))
+    with pytest.raises(LoadFailed, match="module_output_name that is not its module_input_name is not served"):
+        opener(tmp_path / "st")
+
+
+async def test_prompts_without_a_text_go_before_the_default_one(opener: Any, tmp_path: Path) -> None:
+    prompts = {"sts": "paper music ", "document": ""}
+    theirs = dense(tmp_path, models.Pooling(32), prompts=prompts, default_prompt_name="sts")
+    ours = opener(tmp_path / "st")
+    assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
+    for name in ("document", "query"):
+        assert far(await vectors(ours, TEXTS, prompt_name=name), theirs.encode(TEXTS, prompt_name=name)) < BOUND
+    with pytest.raises(InvalidRequest, match="this model's prompts: document, query, sts"):
+        await vectors(ours, TEXTS, prompt_name="nowhere")
 
 
 async def test_activations_are_torchs_own_only(opener: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tinymodels import given, modules, tiny, words_tokenizer, write
 
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.transformers import TransformersEmbeddings
-from host.errors import InputTooLong, LoadFailed, ManifestError
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError
 
 TEXTS = ["river stone", "light", "number window garden paper winter music train bread letter", "stone river light"]
 
@@ -234,6 +234,19 @@ def test_quantization_that_is_not_served(tmp_path: Path, quantization: str, said
     with pytest.raises(ManifestError, match=said) as caught:
         TransformersEmbeddings.plan(given(tiny(tmp_path), quantization=quantization))
     assert caught.value.key == "quantization"
+
+
+@pytest.mark.anyio
+async def test_ids_that_only_the_tokenizer_knows_are_refused(opener: Any, tmp_path: Path) -> None:
+    """The model has embeddings for 40 tokens; one more would be looked for behind their end."""
+    words = words_tokenizer()
+    words.add_tokens([f"word{at}" for at in range(30)])
+    tiny(tmp_path)
+    words.save(str(tmp_path / "tokenizer.json"))
+    made = opener(tmp_path)
+    assert np.isfinite(await vectors(made, [[39]])).all()
+    with pytest.raises(InvalidRequest, match="has the token id 40, but the model's vocabulary ends at 39"):
+        await vectors(made, [[40]])
 
 
 @pytest.mark.anyio

@@ -16,10 +16,9 @@ import transformers
 from sentence_transformers.multi_vector_encoder import modules as late
 from sentence_transformers.sentence_transformer import modules as models
 from sentence_transformers.sparse_encoder import modules as sparse
-from stfolders import CONFIG, TEXTS, ask, base, dense, far, saved, tokenizer, vectors
-from tinymodels import configured
+from stfolders import CONFIG, TEXTS, ask, base, dense, far, full, masked, saved, tokenizer, vectors
 
-from functions.embeddings.api import Rows, Sparse
+from functions.embeddings.api import Rows
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -28,35 +27,10 @@ BOUND = 1e-4
 QUERIES = ["river stone", "light . paper", "number window garden paper winter"]
 
 
-def full(found: Sparse | None, size: int) -> np.ndarray:
-    """Return sparse vectors as rows of all numbers."""
-    assert found is not None
-    ids, weights = np.frombuffer(found.indices, "<i4"), np.frombuffer(found.values, "<f4")
-    assert sum(found.counts) == len(ids) == len(weights)
-    rows = np.zeros((len(found.counts), size), dtype=np.float32)
-    ends = np.cumsum(found.counts)
-    for row, (start, end) in enumerate(zip(ends - found.counts, ends, strict=True)):
-        assert (np.diff(ids[start:end]) > 0).all()
-        rows[row, ids[start:end]] = weights[start:end]
-    return rows
-
-
 def matrices(found: Rows | None) -> list[np.ndarray]:
     assert found is not None
     rows = np.frombuffer(found.data, "<f4").reshape(-1, found.dimension)
     return np.split(rows, np.cumsum(found.counts)[:-1])
-
-
-def masked(folder: Path, kind: str) -> Path:
-    """Save a tiny masked language model."""
-    base(folder, kind)
-    torch.manual_seed(3)
-    model = transformers.AutoModelForMaskedLM.from_config(configured(kind))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.3)
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert", "xlm-roberta"])

@@ -63,6 +63,7 @@ class OnnxSentence:
     def plan(load: Load, layout: Layout) -> Plan:
         """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
         knobs, files = _read(load)
+        layout = _dense(layout)
         plan = planning.encoder(load, knobs, files, layout.longest)
         return msgspec.structs.replace(plan, notes=(*plan.notes, *layout.notes))
 
@@ -84,18 +85,16 @@ class OnnxSentence:
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen, and by which file."""
-        layout = self.layout
-        return {
-            "dimension": layout.size or self.size,
-            "dimensions": list(layout.sizes) if isinstance(layout.sizes, tuple) else layout.sizes,
-            "embedding_types": list(layout.kinds),
-            "pooling": [f"the graph's {_POOLED}"] if self._pools else list(layout.pooling),
-            "normalized": layout.normalizes,
-            "prompts": sorted(layout.prompts),
-            "file": self._file,
-            "device": "cpu",
-            "architecture": next(iter(self._architectures), None),
-        }
+        pooled = {"pooling": [f"the graph's {_POOLED}"]} if self._pools else {}
+        return (
+            self.layout.detail(self.size)
+            | pooled
+            | {
+                "file": self._file,
+                "device": "cpu",
+                "architecture": next(iter(self._architectures), None),
+            }
+        )
 
     def close(self) -> None:
         """End both threads."""
@@ -123,6 +122,9 @@ def _dense(layout: Layout) -> Layout:
     """Return what of a layout is served by this engine; raises `LoadFailed` for models of other kinds."""
     if layout.kinds[0] != "dense" or layout.paired:
         raise LoadFailed("the onnx engine makes one vector of each text; use the transformers engine for this model")
+    if layout.table is not None or layout.layers is not None:
+        what = "a table of vectors" if layout.table is not None else "WeightedLayerPooling"
+        raise LoadFailed(f"modules.json: {what} is not served by the onnx engine; use the transformers engine")
     if layout.encoder.strip("./"):
         raise LoadFailed(
             f"modules.json has its encoder in {layout.encoder}: the onnx engine takes folders without that"

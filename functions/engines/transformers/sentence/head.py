@@ -10,7 +10,8 @@ import torch
 
 from functions.engines.batching.item import Item
 from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence import layers, weighing
+from functions.engines.transformers.sentence import depth, layers, weighing
+from functions.engines.transformers.sentence.depth import States
 from functions.engines.transformers.sentence.layout import Kind, Layout
 from functions.engines.transformers.sentence.output import Output, Vector, Wanted
 from functions.engines.transformers.sentence.pooling import pool
@@ -21,10 +22,17 @@ class Head:
     """Turns the encoder's output into vectors, in fp32. `size` is what a dense vector has numbers."""
 
     def __init__(
-        self, layout: Layout, folder: Folder, hidden: int, device: torch.device, special: Sequence[int] = ()
+        self,
+        layout: Layout,
+        folder: Folder,
+        hidden: int,
+        device: torch.device,
+        special: Sequence[int] = (),
+        states: States = depth.last,
     ) -> None:
         """`special` are ids of the vocabulary that mean no word."""
         self._layout = layout
+        self._states = states
         self._special = np.array(special, dtype=np.int32)
         self._layers, self.size = layers.load(layout.steps, folder, hidden * len(layout.pooling), device)
         self._tokens, self.token_size = (
@@ -40,10 +48,11 @@ class Head:
             for one, weights in zip(found, weighing.of_logits(output.logits, mask, self._layout.sparse), strict=True):
                 one.sparse = weights
             return found
+        states = self._states(output)
         for kind, make in (("dense", self._dense), ("sparse", self._sparse), ("colbert", self._late)):
             rows = [row for row, item in enumerate(items) if kind in kinds(item)]
             if rows:
-                made = make(output.last_hidden_state[rows], mask[rows], [items[row] for row in rows])
+                made = make(states[rows], mask[rows], [items[row] for row in rows])
                 for row, one in zip(rows, made, strict=True):
                     setattr(found[row], kind, one)
         return found

@@ -13,8 +13,8 @@ import msgspec
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.sentence import late, modules, sparse
 from functions.engines.transformers.sentence.late import Late
-from functions.engines.transformers.sentence.modules import AFTER, Module
-from functions.engines.transformers.sentence.sparse import Lexical, Splade
+from functions.engines.transformers.sentence.modules import AFTER, ENCODERS, ROUTERS, TABLES, Module
+from functions.engines.transformers.sentence.sparse import Lexical, Splade, Weighed
 from host.errors import LoadFailed
 
 Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
@@ -56,11 +56,24 @@ class Said(msgspec.Struct, kw_only=True, frozen=True):
     prompts: dict[str, str] = {}
 
 
+class Layers(msgspec.Struct, kw_only=True, frozen=True):
+    """A token's state is the weighted mean of its states behind several layers."""
+
+    path: str
+    """The folder of the weights."""
+    start: int
+    """The first of them; 0 is what goes into the first layer."""
+
+
 class Layout(msgspec.Struct, kw_only=True, frozen=True):
     """How vectors are made."""
 
     encoder: str = ""
-    """The subfolder of the Transformers model."""
+    """The subfolder of the Transformers model, or of the table."""
+    table: Literal["dense", "sparse"] | None = None
+    """There is no encoder: each token has a row of a table (`dense`, and a text their mean) or a weight (`sparse`)."""
+    layers: Layers | None = None
+    """What token vectors are made of; None for the last layer's output."""
     pooling: tuple[Mode, ...]
     with_prompt: bool = True
     """Whether a prompt's tokens count in pooling."""
@@ -70,6 +83,8 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
     lower: bool = False
     """Texts are lower-cased before they are tokenised."""
     prompts: dict[str, str] = {}
+    blank: tuple[str, ...] = ()
+    """Names of prompts that the files have without a text: with them nothing is put before an input."""
     default_prompt: str | None = None
     sizes: tuple[int, ...] | bool = False
     """To what sizes vectors may be cut: these, any, or none."""
@@ -77,7 +92,7 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
     """The size vectors are cut to when a request does not say."""
     kinds: tuple[Kind, ...] = ("dense",)
     """What the model can make of an input."""
-    sparse: Splade | Lexical | None = None
+    sparse: Splade | Lexical | Weighed | None = None
     late: Late | None = None
     paired: bool = False
     """The model has a tower for pictures besides the one for texts."""
@@ -90,18 +105,45 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
         """Say whether vectors come out with length 1."""
         return bool(self.steps) and self.steps[-1][0] == "Normalize"
 
+    def detail(self, size: int) -> dict[str, Any]:
+        """Return what an instance tells of it, on any engine; `size` is a whole vector's numbers."""
+        return {
+            "dimension": min(self.size or size, size),
+            "dimensions": list(self.sizes) if isinstance(self.sizes, tuple) else self.sizes,
+            "embedding_types": list(self.kinds),
+            "pooling": list(self.pooling),
+            "normalized": self.normalizes,
+            "prompts": sorted(self.prompts),
+        }
+
 
 _NOTHING = Said()
 
 
 def read(folder: Folder, said: Said = _NOTHING) -> Layout:
-    """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known."""
+    """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known.
+
+    Models with several ways through them are for `functions.engines.transformers.sentence.routes`.
+    """
     listed = modules.read(folder)
+    routers = [module.kind for module in listed if module.kind in ROUTERS]
+    if routers:
+        raise LoadFailed(f"modules.json: {routers[0]} is served as embeddings on the transformers engine, and not here")
+    return of(folder, listed, said)
+
+
+def of(folder: Folder, listed: Sequence[Module], said: Said = _NOTHING) -> Layout:
+    """Return the layout of a model that the folder's `listed` modules make; raises what `read` raises."""
     encoder = listed[0].path if listed else ""
+    table = TABLES.get(listed[0].kind) if listed else None
+    if listed and table is None and listed[0].kind not in ENCODERS:
+        raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
     model = folder.inside(encoder)
-    config, settings = model.config(), folder.mapping("config_sentence_transformers.json")
-    bert = modules.settings(folder, model)
-    prompts = {name: text for name, text in (settings.get("prompts") or {}).items() if text} | said.prompts
+    config = {} if table else model.config()
+    settings = folder.mapping("config_sentence_transformers.json")
+    bert = {} if table else modules.settings(folder, model)
+    stated = settings.get("prompts") or {}
+    prompts = {name: text for name, text in stated.items() if text} | said.prompts
     default = settings.get("default_prompt_name")
     if default is not None and default not in prompts and default not in (settings.get("prompts") or {}):
         raise LoadFailed(f"config_sentence_transformers.json: default_prompt_name {default!r} is not among its prompts")
@@ -111,16 +153,46 @@ def read(folder: Folder, said: Said = _NOTHING) -> Layout:
         longest=bert.get("max_seq_length"),
         lower=bool(bert.get("do_lower_case")),
         prompts=prompts,
+        blank=tuple(name for name in stated if name not in prompts),
         default_prompt=default if default in prompts else None,
+        table=table,
     )
+    if table:
+        return _table(common, listed, settings, said)
     if listed and len(listed) > 1 and listed[1].kind == "SpladePooling":
-        return _sparse(common, listed, settings)
+        return _sparse(common, listed, settings, said)
     if late.is_one(listed, config, settings):
-        return _late(common, folder, model, listed, settings, bert)
+        return _late(common, folder, model, listed, settings, bert, said)
     return _dense(common, folder, model, listed, settings, said)
 
 
-def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any]) -> Layout:
+def _table(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: Said) -> Layout:
+    kind = listed[0].kind
+    _unpooled(said, f"{kind} has a way of its own")
+    if common.table == "sparse":
+        if len(listed) > 1:
+            raise LoadFailed(f"modules.json: {listed[1].kind} after {kind} is not served")
+        made = Weighed(most=settings.get("max_active_dims"))
+        note = "sparse vectors: each token of the text has a weight of its own (modules.json)"
+        return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
+    steps, scaled = _steps(_served(listed[1:]), said, bare=False)
+    return msgspec.structs.replace(
+        common,
+        steps=steps,
+        sizes=_sizes(settings, {}, said),
+        size=settings.get("truncate_dim"),
+        notes=("the mean of the tokens' rows in a table (modules.json)", _told(scaled)),
+    )
+
+
+def _unpooled(said: Said, why: str) -> None:
+    """Raise where the manifest says how to pool what is not pooled."""
+    if said.pooling != "auto":
+        raise LoadFailed(f"options.pooling: {said.pooling} has no meaning for this model: {why}")
+
+
+def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: Said) -> Layout:
+    _unpooled(said, "it makes sparse vectors, and SpladePooling says how")
     made = sparse.splade(listed, settings)
     note = f"sparse vectors: SPLADE, {made.pooling} over the text's tokens (modules.json)"
     return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
@@ -133,7 +205,9 @@ def _late(
     listed: Sequence[Module],
     settings: dict[str, Any],
     bert: dict[str, Any],
+    said: Said,
 ) -> Layout:
+    _unpooled(said, "each token has a vector of its own")
     made = late.read(folder, model, listed, settings, bert)
     longest = common.longest
     if "document" in made.lengths:  # it goes before the length of texts that are neither query nor document
@@ -150,7 +224,11 @@ def _dense(
     settings: dict[str, Any],
     said: Said,
 ) -> Layout:
-    paired = model.config().get("model_type") in PAIRED
+    config = model.config()
+    paired = config.get("model_type") in PAIRED
+    if paired:
+        _unpooled(said, "its towers pool by themselves")
+    listed, layers, depth = _layers(listed, config)
     after = _after(listed, paired=paired)
     pooling, with_prompt, how = ((), True, "") if paired else _pooling(folder, model, listed, said)
     steps, scaled = _steps(after, said, bare=not listed)
@@ -162,7 +240,8 @@ def _dense(
         pooling=pooling,
         with_prompt=with_prompt,
         steps=steps,
-        sizes=_sizes(settings, model.config(), said),
+        layers=layers,
+        sizes=_sizes(settings, config, said),
         size=settings.get("truncate_dim"),
         kinds=kinds,
         sparse=lexical,
@@ -171,11 +250,30 @@ def _dense(
         missing=missing,
         notes=(
             "texts and pictures in one space" if paired else f"pooling: {' + '.join(pooling)} ({how})",
-            f"{'scaled to length 1' if scaled[0] else 'not scaled'} ({scaled[1]})",
+            *depth,
+            _told(scaled),
             *((f"vectors of each kind: {', '.join(kinds)}",) if len(kinds) > 1 else ()),
             *missing.values(),
         ),
     )
+
+
+def _told(scaled: tuple[bool, str]) -> str:
+    return f"{'scaled to length 1' if scaled[0] else 'not scaled'} ({scaled[1]})"
+
+
+def _layers(
+    listed: Sequence[Module], config: dict[str, Any]
+) -> tuple[Sequence[Module], Layers | None, tuple[str, ...]]:
+    """Return the modules without WeightedLayerPooling, what it reads, and a note of it."""
+    if len(listed) < 2 or listed[1].kind != "WeightedLayerPooling":
+        return listed, None, ()
+    rest, path, start = [listed[0], *listed[2:]], listed[1].path, listed[1].config.get("layer_start", 4)
+    if not isinstance(start, int) or start < 0:
+        raise LoadFailed(f"{path}/config.json: layer_start {start!r} is no layer's number")
+    if not config.get("output_hidden_states"):  # sentence-transformers passes it over without a word
+        return rest, None, ("WeightedLayerPooling does nothing, as config.json has no output_hidden_states",)
+    return rest, Layers(path=path, start=start), (f"token vectors: weighted mean of layers from {start} on ({path})",)
 
 
 def _pickled(folder: Folder, kinds: Sequence[Kind]) -> dict[str, str]:
@@ -198,6 +296,10 @@ def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
         raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
     else:
         after = list(listed[2:])
+    return _served(after)
+
+
+def _served(after: Sequence[Module]) -> list[Module]:
     for module in after:
         if module.kind not in AFTER | {"Dropout"}:
             raise LoadFailed(f"modules.json: {module.kind} is not served in this place")
@@ -209,6 +311,8 @@ def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
 def _pooling(folder: Folder, model: Folder, listed: Sequence[Module], said: Said) -> tuple[tuple[Mode, ...], bool, str]:
     path = next((module.path for module in listed if module.kind == "Pooling"), "1_Pooling")
     config = folder.mapping(f"{path}/config.json")
+    if listed and not config:
+        raise LoadFailed(f"{path}/config.json is missing: it says how the vectors of tokens become one")
     with_prompt = bool(config.get("include_prompt", True))
     if said.pooling != "auto":
         return (said.pooling,), with_prompt, "the manifest's options"

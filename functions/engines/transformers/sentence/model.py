@@ -5,6 +5,7 @@ It knows items and vectors; prompts, sizes and what is asked of them are the tas
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -21,6 +22,8 @@ from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.parity import Judged
+from functions.engines.transformers.sentence import depth
+from functions.engines.transformers.sentence.depth import States
 from functions.engines.transformers.sentence.head import Head
 from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.output import Output, Vector, Wanted
@@ -34,6 +37,9 @@ from host.function import RAM, Load, Plan, Progress
 
 _SPLADE_TOKENS = 512
 """Tokens of a batch that becomes a logit for each token and word of the vocabulary: 60 MB for 30,000 words."""
+_LAYERS = ("num_hidden_layers", "n_layers", "num_layers", "n_layer")
+_HIDDEN = ("hidden_size", "dim", "d_model", "n_embd")
+"""What architectures call these numbers in `config.json`."""
 _COPIES = 3
 """Logits, and what is made of them before pooling."""
 
@@ -78,6 +84,8 @@ class SentenceModel:
         own = {} if layout.longest else model.mapping("tokenizer_config.json")
         longest, bound = limits.longest(config, own, load.manifest.context, layout.longest)
         plan = planning.encoder(load, knobs, model, longest)
+        if layout.layers is not None:
+            plan = _with_layers(plan, config)
         if isinstance(layout.sparse, Splade):
             plan = _with_logits(plan, int(config.get("vocab_size") or 0))
         notes = (*plan.notes, f"inputs of up to {longest} tokens ({bound})", *layout.notes)
@@ -89,11 +97,15 @@ class SentenceModel:
         knobs, model = _read(load, layout)
         tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
         auto = "AutoModelForMaskedLM" if isinstance(layout.sparse, Splade) else AUTO
-        encoder = encoders.load(load, plan, knobs, model, progress, auto, tokens=tokens, judged=_judged(layout))
+        states = depth.load(layout.layers, Folder(load.path), _number(model.config(), *_LAYERS))
+        judged = _judged(layout, states)
+        encoder = encoders.load(load, plan, knobs, model, progress, auto, tokens=tokens, judged=judged)
         hidden = getattr(encoder.model.config, "hidden_size", None)
         if not isinstance(hidden, int):
             raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
-        head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens))
+        head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
+        # An id that only the tokenizer knows would be looked for behind the end of the embeddings.
+        tokens.vocabulary = min(tokens.vocabulary, _rows(encoder.model))
         return cls(plan, layout, encoder, head, tokens, knobs, Tasks(layout, model, tokens))
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
@@ -106,16 +118,8 @@ class SentenceModel:
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen, and by which file."""
-        layout = self.layout
-        return {
-            "dimension": layout.size or self.size,
-            "dimensions": list(layout.sizes) if isinstance(layout.sizes, tuple) else layout.sizes,
-            "embedding_types": list(layout.kinds),
-            "pooling": list(layout.pooling),
-            "normalized": layout.normalizes,
-            "prompts": sorted(layout.prompts),
-            **self._encoder.detail(),
-        } | ({"token_dimension": self._head.token_size} if layout.late is not None else {})
+        late = {"token_dimension": self._head.token_size} if self.layout.late is not None else {}
+        return self.layout.detail(self.size) | self._encoder.detail() | late
 
     def close(self) -> None:
         """End both threads."""
@@ -155,11 +159,17 @@ class SentenceModel:
             return self._encoder.model(input_ids=ids, attention_mask=mask), mask
 
 
-def _judged(layout: Layout) -> Judged | None:
+def _judged(layout: Layout, states: States) -> Judged | None:
     """Return what the check at load compares: vectors as this model pools them."""
     if not layout.pooling or isinstance(layout.sparse, Splade):
         return None
-    return lambda output, mask: pool(output.last_hidden_state, mask, layout.pooling)
+    return lambda output, mask: pool(states(output), mask, layout.pooling)
+
+
+def _rows(model: Any) -> int:
+    """Return how many tokens the model has embeddings for; no bound where it does not say."""
+    table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    return int(getattr(table, "num_embeddings", 0)) or sys.maxsize
 
 
 def _finite(output: Output) -> bool:
@@ -168,7 +178,11 @@ def _finite(output: Output) -> bool:
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
+    if layout.table is not None:
+        raise LoadFailed("modules.json: a model without an encoder (StaticEmbedding) is served as embeddings only")
     knobs = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    if layout.layers is not None and knobs.attention == "auto":
+        knobs = msgspec.structs.replace(knobs, attention="sdpa")  # only the last layer gives packed states back
     if isinstance(layout.sparse, Splade) and knobs.batch_tokens == "auto":
         knobs = msgspec.structs.replace(knobs, batch_tokens=_SPLADE_TOKENS >> load.attempt)
     return knobs, Folder(load.path).inside(layout.encoder)
@@ -180,9 +194,26 @@ def _special(model: Folder, tokens: Tokenizer) -> list[int]:
     return [*tokens.prefix, *tokens.suffix, *(one for one in named if one is not None)]
 
 
+def _with_layers(plan: Plan, config: dict[str, Any]) -> Plan:
+    """Return the plan with the bytes of a batch's states behind each layer, and of their mean."""
+    count, hidden = _number(config, *_LAYERS) or 0, _number(config, *_HIDDEN) or 0
+    extra = _most(plan) * (count + 2) * hidden * 4
+    pool = next((name for name in plan.bytes if name != RAM), RAM)
+    return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
+
+
+def _most(plan: Plan) -> int:
+    """Return the tokens of the largest batch; an input of more than a batch's tokens runs alone."""
+    return max(int(plan.detail["batch_tokens"]), plan.context or 0)
+
+
+def _number(config: dict[str, Any], *names: str) -> int | None:
+    return next((config[name] for name in names if isinstance(config.get(name), int)), None)
+
+
 def _with_logits(plan: Plan, words: int) -> Plan:
     """Return the plan with the bytes that a batch's logits take."""
-    extra = int(plan.detail["batch_tokens"]) * words * 4 * _COPIES
+    extra = _most(plan) * words * 4 * _COPIES
     pool = next((name for name in plan.bytes if name != RAM), RAM)
     return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
 

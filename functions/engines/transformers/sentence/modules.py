@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,15 +13,18 @@ from functions.engines.transformers.folder import Folder
 from host.errors import LoadFailed
 
 KNOWN = frozenset(
-    {"CLIPModel", "Dense", "Dropout", "LayerNorm", "MLMTransformer", "MultiVectorMask", "Normalize", "Pooling"}
-    | {"SpladePooling", "Transformer"}
+    {"Asym", "CLIPModel", "Dense", "Dropout", "LayerNorm", "MLMTransformer", "MultiVectorMask", "Normalize", "Pooling"}
+    | {"Router", "SparseStaticEmbedding", "SpladePooling", "StaticEmbedding", "Transformer", "WeightedLayerPooling"}
 )
 ENCODERS = frozenset({"CLIPModel", "MLMTransformer", "Transformer"})
+TABLES: dict[str, Literal["dense", "sparse"]] = {"StaticEmbedding": "dense", "SparseStaticEmbedding": "sparse"}
+"""Models that are a table with a row or a weight for each token, and have no encoder."""
+ROUTERS = frozenset({"Asym", "Router"})
 AFTER = frozenset({"Dense", "LayerNorm", "Normalize"})
 """What may follow pooling and computes something."""
 _LIBRARIES = ("sentence_transformers.", "pylate.models.")
 _SETTINGS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-_TOKENS = "token_embeddings"
+_TOKENS, _POOLED = "token_embeddings", "sentence_embedding"
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -45,14 +48,21 @@ def read(folder: Folder) -> list[Module]:
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         raise LoadFailed("modules.json should hold a list of objects")
     for entry in listed:
-        name, path = str(entry.get("type", "")), str(entry.get("path", ""))
-        kind = name.rpartition(".")[2]
-        if not name.startswith(_LIBRARIES) or kind not in KNOWN:
-            raise LoadFailed(f"modules.json: {name} is not served; known are {', '.join(sorted(KNOWN))}")
-        found.append(Module(kind, path, {} if kind in ENCODERS else folder.mapping(f"{path}/config.json")))
-    if found and found[0].kind not in ENCODERS:
-        raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
+        found.append(one(folder, str(entry.get("type", "")), str(entry.get("path", "")), "modules.json"))
     return found
+
+
+def one(folder: Folder, name: str, path: str, place: str) -> Module:
+    """Return the module of the class `name` in `path`; raises `LoadFailed` for one that `place` should not name."""
+    kind = name.rpartition(".")[2]
+    if not name.startswith(_LIBRARIES) or kind not in KNOWN:
+        raise LoadFailed(f"{place}: {name} is not served; known are {', '.join(sorted(KNOWN))}")
+    bare = kind in ENCODERS or kind in TABLES or kind in ROUTERS
+    made = Module(kind, path, {} if bare else folder.mapping(f"{path}/config.json"))
+    given = made.config.get("module_input_name") or _POOLED
+    if (made.config.get("module_output_name") or given) != given:
+        raise LoadFailed(f"{path}/config.json: a module_output_name that is not its module_input_name is not served")
+    return made
 
 
 def settings(folder: Folder, model: Folder) -> dict[str, Any]:

@@ -87,6 +87,8 @@ class PairedModel:
         tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
         seen = pictures.load(model, model.config())
         encoder = encoders.load(load, plan, knobs, model, progress)
+        # An id that only the tokenizer knows would be looked for behind the end of the embeddings.
+        tokens.vocabulary = min(tokens.vocabulary, int(encoder.model.config.text_config.vocab_size))
         after = layers.load(layout.steps, Folder(load.path), _wide(encoder.model.config), encoder.device)
         return cls(plan, layout, encoder, after, tokens, seen, knobs)
 
@@ -100,16 +102,7 @@ class PairedModel:
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen, and by which file."""
-        layout = self.layout
-        return {
-            "dimension": layout.size or self.size,
-            "dimensions": list(layout.sizes) if isinstance(layout.sizes, tuple) else layout.sizes,
-            "embedding_types": list(layout.kinds),
-            "inputs": ["text", "image"],
-            "normalized": layout.normalizes,
-            "prompts": sorted(layout.prompts),
-            **self._encoder.detail(),
-        }
+        return self.layout.detail(self.size) | {"inputs": ["text", "image"]} | self._encoder.detail()
 
     def close(self) -> None:
         """End the threads."""

@@ -36,6 +36,13 @@ class Lexical(msgspec.Struct, kw_only=True, frozen=True):
     file: str
 
 
+class Weighed(msgspec.Struct, kw_only=True, frozen=True):
+    """Each token of the text has the weight that a table says, however often it comes."""
+
+    most: int | None = None
+    """Words that are kept, the heaviest."""
+
+
 def splade(listed: Sequence[Module], settings: dict[str, Any]) -> Splade:
     """Return what the modules say; raises `LoadFailed` for what is not served."""
     if len(listed) > 2:

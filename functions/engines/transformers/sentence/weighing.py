@@ -19,7 +19,7 @@ def of_logits(logits: torch.Tensor, mask: torch.Tensor, how: Splade) -> list[Wei
     if how.twice:
         weights = weights.log1p_()
     pooled = weights.amax(1) if how.pooling == "max" else weights.sum(1)
-    return [_kept(row, how.most) for row in pooled.cpu().numpy()]
+    return [kept(row, how.most) for row in pooled.cpu().numpy()]
 
 
 def of_tokens(weights: torch.Tensor, ids: Sequence[Ids], special: npt.NDArray[np.int32]) -> list[Weights]:
@@ -35,7 +35,8 @@ def of_tokens(weights: torch.Tensor, ids: Sequence[Ids], special: npt.NDArray[np
     return found
 
 
-def _kept(row: npt.NDArray[np.float32], most: int | None) -> Weights:
+def kept(row: npt.NDArray[np.float32], most: int | None) -> Weights:
+    """Return what is not 0 of the weights of all words, only the `most` heaviest where that says so."""
     ids = np.flatnonzero(row).astype(np.int32)
     if most is not None and len(ids) > most:
         ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:most]])
