@@ -1,7 +1,7 @@
 """A language model asked for yes or no, on torch: what its next token would be, for documents behind a shared start.
 
 The start (prompt, instruction, query) goes through the model once for all documents of a request, and its keys and
-values are read by every batch. Of the vocabulary only two rows are computed, for each input's last token.
+values are read by every batch. Of the vocabulary only the answers' rows are computed, for each input's last token.
 """
 
 from __future__ import annotations
@@ -20,21 +20,13 @@ from functions.engines.transformers import encoder as encoders
 from functions.engines.transformers import memory, precision
 from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.options import TransformersOptions
+from functions.rerank import starts
+from functions.rerank.starts import Start, Starts, State
 from host.errors import LoadFailed, NotFinite
 from host.function import Plan
 
 _UNSERVED = ("logit_scale", "logits_scaling", "output_multiplier")
 """Settings of models that change logits before the softmax in ways of their own."""
-
-
-class Start:
-    """The tokens that stand before every document of one request, and what the model made of them."""
-
-    __slots__ = ("ids", "state")
-
-    def __init__(self, ids: Sequence[int]) -> None:
-        self.ids = list(ids)
-        self.state: list[tuple[torch.Tensor, torch.Tensor]] | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -59,25 +51,29 @@ class _Shared(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
 
 
 class Answering:
-    """See `functions.rerank.yes_no.Answers`. An answer is the log of the odds of yes against no."""
+    """See `functions.rerank.yes_no.Answers`. An answer is the log of the odds of yes against no.
 
-    def __init__(self, plan: Plan, encoder: Encoder, knobs: TransformersOptions, yes: int, no: int) -> None:
+    For a model that has no token for no it is the logit of yes.
+    """
+
+    def __init__(self, plan: Plan, encoder: Encoder, knobs: TransformersOptions, yes: int, no: int | None) -> None:
         model = encoder.model
         self._model = model
         self._decoder = model.get_decoder()
         self._device = encoder.device
         self._dtype = encoder.dtype
         head = model.get_output_embeddings()
-        self._rows = head.weight[[yes, no]].float()
-        self._bias = None if getattr(head, "bias", None) is None else head.bias[[yes, no]].float()
+        answers = [yes] if no is None else [yes, no]
+        self._rows = head.weight[answers].float()
+        self._bias = None if getattr(head, "bias", None) is None else head.bias[answers].float()
         settings = model.config.get_text_config(decoder=True)
         for name in _UNSERVED:
             if getattr(settings, name, None) not in (None, 1, 1.0):
                 raise LoadFailed(f"{type(model).__name__} scales its logits by {name}, which is not served")
         self._cap: float | None = getattr(settings, "final_logit_softcapping", None)
         self._word = "cache" if "cache" in inspect.signature(self._decoder.forward).parameters else "past_key_values"
-        self.shares = _all_attend_to_all(settings)
-        """Whether starts are computed once: only where every layer sees all of what came before."""
+        self._starts = Starts(int(plan.detail["start_tokens"]) if starts.shares(settings) else 0)
+        self._reach = int(plan.detail["reach_tokens"])
         budget, overhead = encoders.budget(knobs, plan, encoder.device)
         self._batcher: Batcher[Asked, float] = Batcher(
             self._compute, self._size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
@@ -86,7 +82,14 @@ class Answering:
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
         """Return the answer behind each suffix, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         shared = Start(start)
-        return await self._batcher.run([Asked(shared, ids) for ids in suffixes])
+        try:
+            return await self._batcher.run([Asked(shared, ids) for ids in suffixes])
+        finally:
+            self._starts.forget(shared)
+
+    def shares(self, tokens: int) -> bool:
+        """Say whether a start of so many tokens is computed once: one that memory is planned for."""
+        return 0 < tokens <= self._starts.room
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen."""
@@ -98,36 +101,39 @@ class Answering:
         self._batcher.close()
 
     def _size(self, item: Asked) -> int:
-        return len(item.ids) if self.shares else len(item.start.ids) + len(item.ids)
+        return len(item.ids) if self.shares(len(item.start.ids)) else len(item.start.ids) + len(item.ids)
 
     def _compute(self, items: Sequence[Asked]) -> list[float]:
         """Return the answers of a batch; runs in the compute thread."""
         found: list[float] = [0.0] * len(items)
-        groups: dict[int, list[int]] = {}
+        groups: dict[Start | None, list[int]] = {}
         for at, item in enumerate(items):
-            groups.setdefault(id(item.start) if self.shares else 0, []).append(at)
+            groups.setdefault(item.start if self.shares(len(item.start.ids)) else None, []).append(at)
         with torch.inference_mode():
-            for places in groups.values():
+            for start, places in groups.items():
                 together = [items[at] for at in places]
-                answers = self._behind(together) if self.shares else self._whole(together)
+                answers = self._whole(together) if start is None else self._behind(start, together)
                 for at, answer in zip(places, answers, strict=True):
                     found[at] = answer
         return found
 
-    def _behind(self, items: Sequence[Asked]) -> list[float]:
-        """Compute what follows a start that all items share."""
-        start = items[0].start
-        if start.state is None:
-            start.state = self._begin(start.ids)
-        cache = Cache(layers=[_Shared(keys, values) for keys, values in start.state])
-        before = torch.ones((len(items), len(start.ids)), dtype=torch.long)
-        return self._last([item.ids.tolist() for item in items], before, {self._word: cache, "use_cache": True})
+    def _behind(self, start: Start, items: Sequence[Asked]) -> list[float]:
+        """Compute what follows a start that all items share, so many at once as its keys may be read by."""
+        state = self._starts.state(start, self._begin)
+        most = max(1, self._reach // (len(start.ids) + max(len(item.ids) for item in items)))
+        found: list[float] = []
+        for begin in range(0, len(items), most):
+            rows = [item.ids.tolist() for item in items[begin : begin + most]]
+            cache = Cache(layers=[_Shared(keys, values) for keys, values in state])
+            before = torch.ones((len(rows), len(start.ids)), dtype=torch.long)
+            found += self._last(rows, before, {self._word: cache, "use_cache": True})
+        return found
 
     def _whole(self, items: Sequence[Asked]) -> list[float]:
         rows = [[*item.start.ids, *item.ids.tolist()] for item in items]
         return self._last(rows, torch.ones((len(rows), 0), dtype=torch.long), {"use_cache": False})
 
-    def _begin(self, ids: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def _begin(self, ids: list[int]) -> State:
         cache = DynamicCache(config=self._model.config)
         given = {self._word: cache, "use_cache": True}
         self._decoder(input_ids=torch.tensor([ids], device=self._device), **given)
@@ -150,12 +156,7 @@ class Answering:
         logits = torch.nn.functional.linear(last, self._rows, self._bias)
         if self._cap:
             logits = torch.tanh(logits / self._cap) * self._cap
-        odds = logits[:, 0] - logits[:, 1]
+        odds = logits[:, 0] - logits[:, 1] if logits.shape[1] == 2 else logits[:, 0]
         if not bool(torch.isfinite(odds).all()):
             raise NotFinite(f"the model gave numbers that are not finite in {self._dtype}")
         return [float(number) for number in odds.cpu()]
-
-
-def _all_attend_to_all(settings: Any) -> bool:
-    layers = DynamicCache(config=settings).layers
-    return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)

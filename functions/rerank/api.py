@@ -37,6 +37,8 @@ class RerankRequest(msgspec.Struct, kw_only=True, frozen=True):
 class Scores(msgspec.Struct, kw_only=True, frozen=True):
     """The answer."""
 
+    model: str = ""
+    """The manifest's name."""
     scores: list[float]
     """In the order of the documents."""
     cut: list[int] = []

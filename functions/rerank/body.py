@@ -13,6 +13,8 @@ from functions.rerank import documents
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
 from host.errors import InvalidRequest, UnsupportedParameter
 
+_MOST = 1 << 40
+
 Documents = Annotated[
     list[Any],
     msgspec.Meta(
@@ -102,8 +104,8 @@ def asked(body: RerankBody, *, cohere2: bool) -> RerankRequest:
         field=field,
         instruction=body.instruction,
         truncate=truncate,
-        max_tokens_per_doc=body.max_tokens_per_doc,
-        max_chunks_per_doc=body.max_chunks_per_doc,
+        max_tokens_per_doc=_least(body.max_tokens_per_doc),
+        max_chunks_per_doc=_least(body.max_chunks_per_doc),
         raw_scores=bool(body.raw_scores),
     )
     check(request)
@@ -138,7 +140,9 @@ def _check(body: RerankBody) -> None:
     for name in ("top_n", "top_k"):
         number = getattr(body, name)
         if number is not None and number < 1:
-            raise InvalidRequest(f"{name} must be at least 1, got {number}", param=name)
+            raise InvalidRequest(f"{name} must be at least 1, got {number}; leave it out for all", param=name)
+    if body.instruction is not None and not body.instruction.strip():
+        raise InvalidRequest("instruction is empty: leave it out for the model's own", param="instruction")
     for name in ("truncate_prompt_tokens", "max_tokens_per_query"):
         if getattr(body, name) is not None:
             raise UnsupportedParameter(
@@ -148,6 +152,11 @@ def _check(body: RerankBody) -> None:
         side = getattr(body, name)
         if side is not None and side.lower() != "right":
             raise UnsupportedParameter(f"{name} must be 'right': only a document's end is cut", param=name)
+
+
+def _least(number: int | None) -> int | None:
+    """Return a number that the wire carries: no document has more tokens, however large the client's."""
+    return None if number is None else min(number, _MOST)
 
 
 def _one_of(body: RerankBody, first: str, second: str) -> None:

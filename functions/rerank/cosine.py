@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from functions.engines.batching.item import Ids, Item
 from functions.rerank.scorer import Mark, Reading, after
-from host.errors import InputTooLong, UnsupportedParameter
+from host.errors import InputTooLong, NotFinite, UnsupportedParameter
 
 Vector = npt.NDArray[np.float32]
 
@@ -79,7 +79,10 @@ class CosineScorer:
     async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
         """Return a mark for each part: the cosine is logit and score in one."""
         query, shown = reading.state
-        first, *others = await self._vectors([query, *(self._item(shown, part) for part in parts)])
+        try:
+            first, *others = await self._vectors([query, *(self._item(shown, part) for part in parts)])
+        except NotFinite as error:
+            raise _placed(error) from error
         rows = np.stack(others).astype(np.float64)
         lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(first.astype(np.float64))
         cosines = rows @ first.astype(np.float64) / np.maximum(lengths, _TINY)
@@ -96,6 +99,14 @@ class CosineScorer:
     def _item(self, prompt: Sequence[int], part: Ids) -> Item:
         ids = np.array([*self._tokens.prefix, *prompt, *part, *self._tokens.suffix], dtype=np.int32)
         return Item(ids=ids, prompt=len(self._tokens.prefix) + len(prompt) if len(prompt) else 0)
+
+
+def _placed(error: NotFinite) -> NotFinite:
+    """Return the error with the index of a part; the query is computed before all of them."""
+    at = error.extra.get("index")
+    if at == 0:
+        return NotFinite(f"query: {error.message}", param="query")
+    return NotFinite(error.message, extra={} if at is None else {"index": at - 1})
 
 
 def _prompt(prompts: Mapping[str, str], names: Sequence[str], default: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from functions.engines.batching.headed import Logits
 from functions.engines.batching.item import Ids, Item, PairFrame
 from functions.rerank.labels import Judge
-from functions.rerank.prompt import INSTRUCTION, Prompt
+from functions.rerank.prompt import Prompt
 from functions.rerank.scorer import Mark, Reading, after
 from host.errors import UnsupportedParameter
 
@@ -61,7 +61,7 @@ class CrossScorer:
             raise UnsupportedParameter("instruction: this model's input has no place for one", param="instruction")
         if prompt is None:
             return await self._paired(query, documents)
-        opening, lead = prompt.opening(query, instruction or INSTRUCTION)
+        opening, lead = prompt.opening(query, instruction)
         head, *wholes = await self._bare([lead, *(lead + document for document in documents)])
         kept, parts = after(head.tolist(), wholes)
         return self._reading(PairFrame([*opening, *kept], [], prompt.tail), [], parts)

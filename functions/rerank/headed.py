@@ -5,12 +5,12 @@ from __future__ import annotations
 from functions.engines.batching.headed import HeadedModel
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.tokenizer import Tokenizer
+from functions.rerank import card as cards
 from functions.rerank import labels
+from functions.rerank.card import Card
 from functions.rerank.crossing import CrossScorer
 from functions.rerank.options import RerankOptions
-from functions.rerank.prompt import Prompt, known
-
-_SETTINGS = "config_sentence_transformers.json"
+from functions.rerank.prompt import INSTRUCTION, Prompt, known
 
 
 def scorer(model: HeadedModel, tokens: Tokenizer, folder: Folder, own: RerankOptions) -> CrossScorer:
@@ -19,18 +19,24 @@ def scorer(model: HeadedModel, tokens: Tokenizer, folder: Folder, own: RerankOpt
     Raises `LoadFailed` for labels and activations that say nothing, with the model closed.
     """
     try:
-        judge = labels.judge(model.labels, own, labels.stated(model.config, folder.mapping(_SETTINGS)))
-        kind = str(model.config.get("model_type", ""))
+        card = cards.read(folder, model.config)
+        judge = labels.judge(model.labels, own, card.activation, str(model.config.get("problem_type")))
         # A decoder was trained on a prompt; those of Qwen's kind on that of Qwen3-Reranker, as far as is known.
-        template = own.prompt or (known(kind, tokens.special()) if kind.startswith("qwen") else None)
-        return CrossScorer(model, judge, prompted(template, tokens) if template is not None else None)
+        kind = str(model.config.get("model_type", ""))
+        template = own.prompt or card.prompt or (known(kind, tokens.special()) if kind.startswith("qwen") else None)
+        return CrossScorer(model, judge, prompted(template, tokens, own, card) if template is not None else None)
     except BaseException:
         model.close()
         raise
 
 
-def prompted(template: str, tokens: Tokenizer) -> Prompt:
-    """Return the prompt; from now on texts that spell special tokens are words to the tokenizer."""
+def prompted(template: str, tokens: Tokenizer, own: RerankOptions, card: Card) -> Prompt:
+    """Return the prompt; from now on texts that spell special tokens are words to the tokenizer.
+
+    A template of the files has all special tokens in it, and perhaps an instruction of its own.
+    """
     special = tokens.special()
     tokens.literal()
+    if own.prompt is None and template == card.prompt:
+        return Prompt(template, special, tokens.bare, instruction=card.instruction or INSTRUCTION)
     return Prompt(template, special, tokens.bare, tokens.prefix)

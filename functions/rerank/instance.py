@@ -12,7 +12,7 @@ from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.options import RerankOptions
 from functions.rerank.ranking import rank
 from functions.rerank.scorer import Scorer
-from host.function import Facts, Instance, Load, Plan
+from host.function import Facts, Instance, Load
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
@@ -21,25 +21,28 @@ _CAPACITY = 256
 class RerankInstance(Instance):
     """What the engines' own classes, which plan and load, have in common."""
 
-    def __init__(self, plan: Plan, scorer: Scorer, options: RerankOptions) -> None:
-        self._plan = plan
+    def __init__(self, name: str, scorer: Scorer, options: RerankOptions) -> None:
+        """`name` is the manifest's."""
+        self._name = name
         self._scorer = scorer
         self._knobs = options
 
     @classmethod
-    def checked(cls, plan: Plan, scorer: Scorer, options: RerankOptions) -> Self:
+    def checked(cls, load: Load, scorer: Scorer) -> Self:
         """Return the instance after its self-test; raises `LoadFailed`, with the scorer closed. Blocking code."""
+        options = knobs(load)
         if options.self_test:
             try:
                 asyncio.run(selftest.look(scorer, options))
             except BaseException:
                 scorer.close()
                 raise
-        return cls(plan, scorer, options)
+        return cls(load.manifest.name, scorer, options)
 
     async def answer(self, request: RerankRequest) -> Scores:
         """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong`, naming the field and its index."""
-        return await rank(self._scorer, request, self._knobs)
+        found = await rank(self._scorer, request, self._knobs)
+        return msgspec.structs.replace(found, model=self._name)
 
     def facts(self) -> Facts:
         """Return what was chosen."""

@@ -17,16 +17,19 @@ Judge = Callable[[Sequence[float]], Mark]
 """One input's logits to its mark."""
 
 
-def judge(labels: Sequence[str], knobs: RerankOptions, activation: str | None) -> Judge:
+def judge(labels: Sequence[str], knobs: RerankOptions, activation: str | None, problem: str | None = None) -> Judge:
     """Return what turns logits into marks; `activation` is what the model's files name, as a dotted path.
 
     One label: the sigmoid of its logit, or the logit itself where the files or the manifest say so, as
-    sentence-transformers' CrossEncoder does it. Several: the softmax's share of the relevant one. Raises `LoadFailed`.
+    sentence-transformers' CrossEncoder does it. Several: the softmax's share of the relevant one, or its own sigmoid
+    where `problem`, the model's `problem_type`, says that labels go together. Raises `LoadFailed`.
     """
     if len(labels) == 1:
         bare = _identity(knobs.activation, activation)
         return lambda logits: Mark(float(logits[0]), float(logits[0]) if bare else sigmoid(float(logits[0])))
     at = relevant(labels, knobs.label)
+    if problem == "multi_label_classification":
+        return lambda logits: Mark(float(logits[at]), sigmoid(float(logits[at])))
     return lambda logits: Mark(float(logits[at]), _share(logits, at))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
@@ -17,12 +18,13 @@ from functions.engines.llama.pooled.scales import PooledScales
 from functions.engines.llama.pooled.words import Words
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.model import ScoringModel
+from functions.rerank import labels
 from functions.rerank.cosine import CosineScorer
 from functions.rerank.crossing import CrossScorer
 from functions.rerank.instance import RerankInstance, knobs
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import Prompt, asked
-from functions.rerank.ranks import Ranks, judge
+from functions.rerank.ranks import Ranks, check, judge
 from functions.rerank.scorer import Scorer
 from functions.rerank.yes_no import YesNoScorer, token
 from host.errors import LoadFailed, NotFinite
@@ -49,7 +51,7 @@ class LlamaRerank(RerankInstance):
         """Load vocabulary and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(plan, make(load, plan, progress, knobs(load)), knobs(load))
+        return cls.checked(load, make(load, plan, progress, knobs(load)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
@@ -79,6 +81,8 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
     model = PooledModel.load(load, plan, progress, "scores")
     try:
         ranks = Ranks(model)
+        if own.self_test:
+            check(ranks.architecture, Path(load.path))
         template = own.prompt or model.template
         prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
         return CrossScorer(ranks, judge(ranks, own), prompt)
@@ -96,7 +100,8 @@ def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
         prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
         prompt = Prompt(template, words.special(template), words.bare, prefix)
         answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")
-        return YesNoScorer(_Odds(model, *answers), words, prompt, model.longest - 1)
+        judge_ = labels.judge(("yes",), own, None)
+        return YesNoScorer(_Odds(model, *answers), words, prompt, model.longest - 1, judge_)
     except BaseException:
         words.close()
         model.close()
@@ -110,15 +115,15 @@ class _Odds:
         self._model = model
         self._answers = [[yes], [no]]
 
-    @property
-    def shares(self) -> bool:
-        return self._model.reuses
+    def shares(self, tokens: int) -> bool:
+        return bool(tokens) and self._model.reuses
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
         found = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
         odds = [float(logs[0] - logs[1]) for logs in found.logs]
-        if not all(map(math.isfinite, odds)):
-            raise NotFinite("the model gave numbers that are not finite")
+        for at, number in enumerate(odds):
+            if not math.isfinite(number):
+                raise NotFinite("the model gave numbers that are not finite", extra={"index": at})
         return odds
 
     def detail(self) -> dict[str, Any]:

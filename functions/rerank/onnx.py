@@ -34,4 +34,4 @@ class OnnxRerank(RerankInstance):
         """Load tokenizer and graph, and test them; raises `LoadFailed` and `OutOfMemory`."""
         model = OnnxHeaded.load(load, plan, progress, "sequence")
         folder = Files.at(load.path, load.manifest.quantization).folder
-        return cls.checked(plan, scorer(model, model.tokenizer, folder, knobs(load)), knobs(load))
+        return cls.checked(load, scorer(model, model.tokenizer, folder, knobs(load)))

@@ -28,7 +28,8 @@ class RerankOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     label: Text | None = None
     """The label of a cross-encoder with several that means relevant, where its name does not tell."""
     activation: Literal["auto", "sigmoid", "identity"] = "auto"
-    """What becomes of the one logit of a cross-encoder. `auto` is what the model's files say, else `sigmoid`."""
+    """What becomes of the one logit of a cross-encoder, or of the odds of yes. `auto` is what the model's files say,
+    else `sigmoid`."""
     instruction: Text | None = None
     """What to look for, in prompts with a place for it, when the request does not say."""
     prompt: Text | None = None

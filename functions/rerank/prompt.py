@@ -39,14 +39,25 @@ def fault(template: str) -> str | None:
 class Prompt:
     """A prompt for one tokenizer. `special` is token -> id of what the template may mean by it, and texts may not."""
 
-    def __init__(self, template: str, special: Mapping[str, int], encode: Encode, prefix: Sequence[int] = ()) -> None:
-        """`prefix` is what the tokenizer puts before every text. Raises `LoadFailed` for a prompt without places."""
+    def __init__(
+        self,
+        template: str,
+        special: Mapping[str, int],
+        encode: Encode,
+        prefix: Sequence[int] = (),
+        instruction: str = INSTRUCTION,
+    ) -> None:
+        """`prefix` is what the tokenizer puts before every text, `instruction` what is looked for when nobody says it.
+
+        Raises `LoadFailed` for a prompt without places.
+        """
         wrong = fault(template)
         if wrong is not None:
             raise LoadFailed(f"options.prompt: {wrong}", param="options.prompt")
         start, _, end = template.partition("{document}")
         self.instructed = "{instruction}" in start
         self._encode = encode
+        self._instruction = instruction
         marks = sorted(filter(None, special), key=len, reverse=True)
         cuts = re.compile(f"({'|'.join(map(re.escape, marks))})") if marks else None
         runs = cuts.split(start) if cuts else [start]
@@ -56,8 +67,9 @@ class Prompt:
         tail = cuts.split(end) if cuts else [end]
         self.tail = [token for run in tail if run for token in ([special[run]] if run in special else encode(run))]
 
-    def opening(self, query: str, instruction: str) -> tuple[list[int], str]:
+    def opening(self, query: str, instruction: str | None) -> tuple[list[int], str]:
         """Return the tokens before the last special one in front of the document, and the text from there to it."""
+        instruction = self._instruction if instruction is None else instruction
         found = list(self._prefix)
         for run in self._runs:
             found += [run] if isinstance(run, int) else self._encode(_filled(run, query, instruction))
@@ -75,7 +87,7 @@ def known(model_type: str, special: Mapping[str, int]) -> str | None:
 
 
 def asked(template: str | None, model_type: str, special: Mapping[str, int]) -> str:
-    """Return the manifest's prompt, else the model's; raises `LoadFailed` where neither is known."""
+    """Return the prompt that is stated, else the one that is known; raises `LoadFailed` where neither is there."""
     found = template or known(model_type, special)
     if found is None:
         raise LoadFailed(

@@ -13,8 +13,8 @@ from functions.engines.batching.windows import windows
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
 from functions.rerank.body import check
 from functions.rerank.options import RerankOptions
-from functions.rerank.scorer import Reading, Scorer
-from host.errors import InputTooLong, InvalidRequest
+from functions.rerank.scorer import Mark, Reading, Scorer
+from host.errors import InputTooLong, InvalidRequest, NotFinite
 from host.function import Usage
 
 _OVERLAP = 8
@@ -30,7 +30,10 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> Scores:
-    """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong` that name the field and its index."""
+    """Return the documents' scores.
+
+    Raises `InvalidRequest`, `InputTooLong` and `NotFinite`, which name the field and its index.
+    """
     check(request)
     instruction = request.instruction if request.instruction is not None else knobs.instruction
     brevity.check(request.query, scorer.longest, "query")
@@ -46,11 +49,23 @@ async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> 
     pieces, cut = _pieces(reading, request, knobs, scorer.longest)
     ends = zip(documents, request.documents, strict=True)
     cut = sorted({*cut, *(at for at, (kept, whole) in enumerate(ends) if len(kept) < len(whole))})
-    marks = await scorer.marks(reading, [piece.ids for piece in pieces])
+    marks = await _marks(scorer, reading, pieces, request.field)
     scores = [float("-inf")] * len(request.documents)
     for piece, mark in zip(pieces, marks, strict=True):
         scores[piece.document] = max(scores[piece.document], mark.logit if request.raw_scores else mark.score)
     return Scores(scores=scores, cut=cut, longest=scorer.longest, usage=_usage(reading, pieces))
+
+
+async def _marks(scorer: Scorer, reading: Reading, pieces: list[Piece], field: str) -> list[Mark]:
+    """Return the pieces' marks; numbers that are not finite are told of with the document that spoils them."""
+    try:
+        return await scorer.marks(reading, [piece.ids for piece in pieces])
+    except NotFinite as error:
+        if "index" not in error.extra:
+            raise
+        at = pieces[error.extra["index"]].document
+        place = f"{field}[{at}]"
+        raise NotFinite(f"{place}: {error.message}", param=place, extra={"index": at}) from error
 
 
 def _wanted(request: RerankRequest, knobs: RerankOptions) -> tuple[bool, int | None]:

@@ -71,7 +71,7 @@ def render(body: RerankBody, found: Scores, *, cohere2: bool) -> bytes:
     tokens = found.usage.prompt_tokens
     answer = RerankAnswer(
         id=f"rerank-{uuid.uuid4().hex}",
-        model=body.model or "",
+        model=body.model or found.model,
         results=encoded,
         data=encoded,
         usage=RerankUsage(prompt_tokens=tokens, total_tokens=tokens),

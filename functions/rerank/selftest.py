@@ -1,7 +1,7 @@
 """A look at a freshly loaded reranker: can it tell what answers a question from what does not?
 
-Conversions lose heads: the file loads, and every score is noise. Plain English pairs tell, far apart in meaning. It
-knows no engine, and asks as a client does.
+Conversions lose heads: the file loads, and every score is noise. Plain English pairs tell, far apart in meaning; finer
+harm they do not show. It knows no engine, and asks as a client does.
 """
 
 from __future__ import annotations
@@ -43,36 +43,37 @@ PAIRS = (
 )
 """Query, a document that answers it, one that does not."""
 
-_HINT = "; options.self_test: false serves it all the same, as for a model that does not read English"
+HINT = "; options.self_test: false serves it all the same, as for a model that does not read English"
 
 
 async def look(scorer: Scorer, knobs: RerankOptions) -> None:
     """Raise `LoadFailed` with the reason where scores are no use: not finite, all the same, or the wrong way round."""
-    found: list[tuple[float, float]] = []
-    for question in PAIRS:
-        found.append(await _scores(scorer, knobs, *question))
-    every = [score for pair in found for score in pair]
+    found: list[list[float]] = []
+    for at, (query, right, wrong) in enumerate(PAIRS):
+        # What answers another question tells models that judge a document and do not read the query.
+        found.append(await _scores(scorer, knobs, query, [right, wrong, PAIRS[at - 1][1]]))
+    every = [score for scores in found for score in scores]
     if not all(map(math.isfinite, every)):
-        raise LoadFailed(f"the self-test of the reranker gave scores that are not finite: the file is broken{_HINT}")
+        raise LoadFailed(f"the self-test of the reranker gave scores that are not finite: the file is broken{HINT}")
     if max(every) - min(every) < 1e-6 * max(1.0, abs(max(every))):
         raise LoadFailed(
             "the self-test of the reranker gave the same score to everything: its head was lost in conversion, "
-            f"or is not trained{_HINT}"
+            f"or is not trained{HINT}"
         )
-    wrong = [PAIRS[at][0] for at, (better, worse) in enumerate(found) if better <= worse]
-    if wrong:
+    confused = [PAIRS[at][0] for at, (better, *worse) in enumerate(found) if better <= max(worse)]
+    if confused:
         raise LoadFailed(
-            f"the self-test of the reranker found {len(wrong)} of {len(PAIRS)} questions answered better by what has "
-            f"nothing to do with them ({wrong[0]!r}): its head was lost in conversion, or it is no reranker{_HINT}"
+            f"the self-test of the reranker found {len(confused)} of {len(PAIRS)} questions answered better by what "
+            f"has nothing to do with them ({confused[0]!r}): its head was lost in conversion, or it is no "
+            f"reranker{HINT}"
         )
 
 
-async def _scores(scorer: Scorer, knobs: RerankOptions, query: str, right: str, wrong: str) -> tuple[float, float]:
-    request = RerankRequest(model="", query=query, documents=[right, wrong], raw_scores=True, truncate=True)
+async def _scores(scorer: Scorer, knobs: RerankOptions, query: str, documents: list[str]) -> list[float]:
+    request = RerankRequest(model="", query=query, documents=documents, raw_scores=True, truncate=True)
     try:
-        better, worse = (await rank(scorer, request, knobs)).scores
+        return (await rank(scorer, request, knobs)).scores
     except OutOfMemory:
         raise
     except ColdframeError as error:
-        raise LoadFailed(f"the self-test of the reranker failed: {error.message}{_HINT}") from error
-    return better, worse
+        raise LoadFailed(f"the self-test of the reranker failed: {error.message}{HINT}") from error

@@ -15,7 +15,10 @@ from functions.engines.transformers.sentence import layout as layouts
 from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.model import SentenceModel
 from functions.engines.transformers.tokenizer import Tokenizer
+from functions.rerank import card as cards
+from functions.rerank import labels, starts
 from functions.rerank.answering import Answering
+from functions.rerank.card import Card
 from functions.rerank.cosine import CosineScorer
 from functions.rerank.headed import prompted, scorer
 from functions.rerank.instance import RerankInstance, knobs
@@ -29,6 +32,16 @@ from host.function import Load, Plan, Progress
 Method = Literal["cross_encoder", "yes_no", "cosine"]
 
 _CAUSAL = "AutoModelForCausalLM"
+_COSINE = "options.method: cosine ranks by the cosine of its vectors, and task: embeddings gives the vectors"
+_OTHERS = {
+    "ForTokenClassification": ("this model labels tokens", "task: ner serves it"),
+    "ForQuestionAnswering": ("this model finds answers in texts", "rank with a cross-encoder or an embedder"),
+    "ForConditionalGeneration": (
+        "this model writes texts from an encoder's view of them",
+        "rank with a cross-encoder, a decoder that is asked for yes or no, or an embedder",
+    ),
+}
+"""Heads by the ending of the architecture's name: what such a model does, and what to do instead."""
 
 
 class TransformersRerank(RerankInstance):
@@ -39,6 +52,8 @@ class TransformersRerank(RerankInstance):
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         method, why = choose(load)
         plan = SentenceModel.plan(load, _layout(load)) if method == "cosine" else TransformersHeaded.plan(load)
+        if method == "yes_no":
+            plan = starts.planned(plan, load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
 
     @classmethod
@@ -46,7 +61,7 @@ class TransformersRerank(RerankInstance):
         """Load tokenizer and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(plan, make(load, plan, progress, knobs(load)), knobs(load))
+        return cls.checked(load, make(load, plan, progress, knobs(load)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
@@ -57,17 +72,22 @@ def choose(load: Load) -> tuple[Method, str]:
     folder = Folder(load.path)
     kinds = [str(entry.get("type", "")).rpartition(".")[2] for entry in folder.json("modules.json") or []]
     names = [str(name) for name in folder.config().get("architectures") or ()] if folder.has("config.json") else []
-    if "Pooling" not in kinds:
-        for name in names:
-            if name.endswith("ForSequenceClassification"):
-                return "cross_encoder", f"config.json: {name}"
-            if name.endswith("ForCausalLM"):
-                return "yes_no", f"config.json: {name}"
-    made = "modules.json: it pools tokens into vectors" if "Pooling" in kinds else f"config.json: {', '.join(names)}"
-    raise LoadFailed(
-        f"this model embeds texts and has no head that scores pairs ({made}); "
-        "options.method: cosine ranks by the cosine of its vectors"
-    )
+    if "Pooling" in kinds:
+        raise LoadFailed(_no_reranker("this model embeds texts", "modules.json: it pools tokens into vectors", _COSINE))
+    for name in names:
+        if name.endswith("ForSequenceClassification"):
+            return "cross_encoder", f"config.json: {name}"
+        if name.endswith("ForCausalLM"):
+            return "yes_no", f"config.json: {name}"
+    said = f"config.json: {', '.join(names)}" if names else "config.json names no architecture"
+    for ending, (what, instead) in _OTHERS.items():
+        if any(name.endswith(ending) for name in names):
+            raise LoadFailed(_no_reranker(what, said, instead))
+    raise LoadFailed(_no_reranker("this model embeds texts", said, _COSINE))
+
+
+def _no_reranker(what: str, said: str, instead: str) -> str:
+    return f"{what} and has no head that scores pairs ({said}); {instead}"
 
 
 def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
@@ -77,22 +97,22 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
 
 def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
     folder = Folder(load.path)
+    card = cards.read(folder, folder.config())
     tokens = tokenizer.load(folder, load.threads, trusted=_engine(load).trust_remote_code)
     kind = str(folder.config().get("model_type", ""))
-    prompt = prompted(asked(own.prompt, kind, tokens.special()), tokens)
-    answers = _answers(folder, own, tokens)
+    template = asked(own.prompt or card.prompt, kind, tokens.special())
+    prompt = prompted(template, tokens, own, card)
+    judge = labels.judge(("yes",), own, card.activation)
+    answers = _answers(card, own, tokens)
     encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL, tokens=tokens)
     model = Answering(plan, encoder, _engine(load), *answers)
-    return YesNoScorer(model, tokens, prompt, plan.context or 0)
+    return YesNoScorer(model, tokens, prompt, plan.context or 0, judge)
 
 
-def _answers(folder: Folder, own: RerankOptions, tokens: Tokenizer) -> tuple[int, int]:
-    """Return the ids of yes and no: those of sentence-transformers' LogitScore where the folder has one."""
-    for entry in folder.json("modules.json") or []:
-        if str(entry.get("type", "")).endswith(".LogitScore") and (own.yes_word, own.no_word) == ("yes", "no"):
-            stated = folder.inside(str(entry.get("path", ""))).mapping("config.json")
-            if isinstance(stated.get("true_token_id"), int) and isinstance(stated.get("false_token_id"), int):
-                return stated["true_token_id"], stated["false_token_id"]
+def _answers(card: Card, own: RerankOptions, tokens: Tokenizer) -> tuple[int, int | None]:
+    """Return the ids of yes and no: those of the files where the manifest names no others."""
+    if card.answers is not None and (own.yes_word, own.no_word) == ("yes", "no"):
+        return card.answers
     return token(tokens, own.yes_word, "options.yes_word"), token(tokens, own.no_word, "options.no_word")
 
 

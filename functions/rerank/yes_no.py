@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from functions.engines.batching.item import Ids
-from functions.rerank.labels import sigmoid
-from functions.rerank.prompt import INSTRUCTION, Prompt
+from functions.rerank.labels import Judge
+from functions.rerank.prompt import Prompt
 from functions.rerank.scorer import Mark, Reading, after
 from host.errors import LoadFailed, UnsupportedParameter
 
@@ -31,12 +31,11 @@ class Tokenizer(Protocol):
 class Answers(Protocol):
     """A loaded language model."""
 
-    @property
-    def shares(self) -> bool:
-        """Whether what stands before all documents is computed once."""
+    def shares(self, tokens: int) -> bool:
+        """Say whether so many tokens before all documents are computed once."""
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
-        """Return log P(yes) - log P(no) for the token behind the start and each suffix."""
+        """Return log P(yes) - log P(no) for the token behind the start and each suffix, or the logit of a lone yes."""
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen."""
@@ -48,8 +47,10 @@ class Answers(Protocol):
 class YesNoScorer:
     """See `functions.rerank.scorer.Scorer`."""
 
-    def __init__(self, model: Answers, tokens: Tokenizer, prompt: Prompt, longest: int) -> None:
+    def __init__(self, model: Answers, tokens: Tokenizer, prompt: Prompt, longest: int, judge: Judge) -> None:
+        """`judge` makes a mark of an answer's logit."""
         self.longest = longest
+        self._judge = judge
         self._model = model
         self._tokens = tokens
         self._prompt = prompt
@@ -58,25 +59,25 @@ class YesNoScorer:
         """Tokenise query and documents, each together with the words before it."""
         if instruction is not None and not self._prompt.instructed:
             raise UnsupportedParameter("instruction: this model's prompt has no place for one", param="instruction")
-        opening, lead = self._prompt.opening(query, instruction or INSTRUCTION)
+        opening, lead = self._prompt.opening(query, instruction)
         begin, end = len(self._tokens.prefix), len(self._tokens.suffix)
         encoded = await self._tokens.encode([lead, *(lead + document for document in documents)])
         head, *wholes = (ids[begin : len(ids) - end] for ids in encoded)
         kept, parts = after(head.tolist(), wholes)
         start = [*opening, *kept]
         frame = len(start) + len(self._prompt.tail)
-        once = len(start) if self._model.shares else 0
+        once = len(start) if self._model.shares(len(start)) else 0
         return Reading(parts=parts, frame=frame, room=self.longest - frame, once=once, state=start)
 
     async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
-        """Return a mark for each part: the log of the odds of yes, and yes' share of the two."""
+        """Return a mark for each part: the log of the odds of yes, and mostly yes' share of the two."""
         tail = np.array(self._prompt.tail, dtype=np.int32)
         suffixes = [np.concatenate([part, tail]) for part in parts]
-        return [Mark(odds, sigmoid(odds)) for odds in await self._model.odds(reading.state, suffixes)]
+        return [self._judge([odds]) for odds in await self._model.odds(reading.state, suffixes)]
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen."""
-        prefix = "shared" if self._model.shares else "repeated"
+        prefix = "shared" if self._model.shares(1) else "repeated"
         return {"method": "yes_no", "prefix": prefix} | self._model.detail()
 
     def close(self) -> None:

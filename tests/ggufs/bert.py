@@ -50,11 +50,13 @@ def convert(
     pooling: str | None = "mean",
     *,
     pooler: bool = True,
+    head: bool = True,
     labels: Sequence[str] = (),
 ) -> Path:
     """Write the folder's weights and vocabulary to `target` as `f32`, `f16` or `q8_0`, and return it.
 
     `pooling` is `mean`, `cls`, `last` or `rank`; None leaves it out of the file. `labels` are a classifier's.
+    Without `pooler` the dense layer of its head is left out, without `head` what makes labels of it.
     """
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(target, "bert")
@@ -66,6 +68,8 @@ def convert(
         stem, _, part = name.removeprefix("bert.").rpartition(".")
         renamed = _renamed(stem)
         if renamed is None or (renamed == "cls" and (pooling != "rank" or not pooler)):
+            continue
+        if renamed == "cls.output" and not head:
             continue
         data, how = _stored(renamed, tensor, kind)
         writer.add_tensor(f"{renamed}.{part}", data, raw_dtype=how)

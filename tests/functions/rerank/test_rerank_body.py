@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from functions.rerank.api import Scores
+from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.body import RerankBody, asked
 from functions.rerank.render import render
 from functions.rerank.shell import RerankShell
@@ -63,7 +63,8 @@ def test_texts_of_documents(fields: dict[str, Any], expected: list[str]) -> None
         ({"documents": ["a"], "texts": ["a"]}, "texts", "not both"),
         ({"documents": ["a"], "top_n": 1, "top_k": 1}, "top_k", "not both"),
         ({"documents": ["a"], "truncate": True, "truncation": True}, "truncation", "not both"),
-        ({"documents": ["a"], "top_n": 0}, "top_n", "at least 1"),
+        ({"documents": ["a"], "top_n": 0}, "top_n", "at least 1, got 0; leave it out for all"),
+        ({"documents": ["a"], "instruction": " "}, "instruction", "empty"),
         ({"documents": ["a"], "top_k": -3}, "top_k", "at least 1"),
         ({"documents": ["a"], "max_tokens_per_doc": 0}, "max_tokens_per_doc", "at least 1"),
         ({"documents": ["a"], "max_chunks_per_doc": 0}, "max_chunks_per_doc", "at least 1"),
@@ -96,6 +97,13 @@ def test_who_cuts(fields: dict[str, Any], cohere2: bool, expected: bool | None) 
     assert asked(body(documents=["a"], **fields), cohere2=cohere2).truncate is expected
 
 
+@pytest.mark.parametrize("name", ["max_tokens_per_doc", "max_chunks_per_doc"])
+def test_numbers_of_any_size_cross_the_wire(name: str) -> None:
+    request = asked(body(documents=["a"], **{name: 10**30}), cohere2=False)
+    carried = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RerankRequest)
+    assert carried == request and getattr(carried, name) > 10**9
+
+
 def answer(
     cohere2: bool = False, scores: list[float] | None = None, cut: list[int] | None = None, **fields: Any
 ) -> Any:
@@ -117,6 +125,12 @@ def test_best_first_and_ties_in_the_order_of_the_request() -> None:
         "billed_units": {"search_units": 1},
         "tokens": {"input_tokens": 9, "output_tokens": 0},
     }
+
+
+def test_a_model_that_was_not_named_is_told() -> None:
+    found = Scores(model="only", scores=[0.5], usage=Usage(prompt_tokens=1))
+    assert json.loads(render(body(documents=["a"]), found, cohere2=False))["model"] == "only"
+    assert json.loads(render(body(documents=["a"], model="alias"), found, cohere2=False))["model"] == "alias"
 
 
 @pytest.mark.parametrize("name", ["top_n", "top_k"])

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 from rerankers import Opener, ask
 from sentence_transformers import SentenceTransformer
-from tinymodels import modules, tiny
+from tinymodels import modules, tiny, words_tokenizer
 
-from host.errors import InputTooLong, LoadFailed, UnsupportedParameter
+from host.errors import InputTooLong, LoadFailed, NotFinite, UnsupportedParameter
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +68,22 @@ async def test_too_long(opener: Opener, minilm: Path) -> None:
     with pytest.raises(InputTooLong, match="query is too large") as caught:
         await ask(instance, long, ["bread"], truncate=True)
     assert caught.value.param == "query"
+
+
+@pytest.mark.parametrize(
+    ("query", "document", "place"), [("stone", "garden", "query"), ("music", "garden stone", "documents[1]")]
+)
+async def test_what_spoils_the_numbers_is_named(
+    opener: Opener, tmp_path: Path, query: str, document: str, place: str
+) -> None:
+    files = {"modules.json": modules("Transformer", "Pooling"), "1_Pooling/config.json": {"pooling_mode": "mean"}}
+    folder = tiny(tmp_path, files=files)
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][words_tokenizer().token_to_id("stone")] = float("nan")
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(NotFinite, match="not finite") as caught:
+        await ask(opener(folder, {"method": "cosine"}), query, ["light", document, "winter"])
+    assert caught.value.param == place and caught.value.message.startswith(f"{place}: ")
 
 
 async def test_instructions_are_not_for_embedders(opener: Opener, minilm: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from rerankers import Opener, ask, decoder, qwen_text
@@ -17,7 +18,7 @@ from sentence_transformers import CrossEncoder
 from tinymodels import headed, tiny, words_tokenizer
 
 from functions.rerank.options import RerankOptions
-from host.errors import InputTooLong, InvalidRequest, LoadFailed, UnsupportedParameter
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite, UnsupportedParameter
 
 pytestmark = pytest.mark.anyio
 
@@ -245,8 +246,72 @@ async def test_an_encoder_without_a_head_is_refused(opener: Opener, tmp_path: Pa
 
 async def test_a_missing_classifier_is_refused(opener: Opener, tmp_path: Path) -> None:
     folder = tiny(tmp_path, "bert")
-    with pytest.raises(LoadFailed, match="files lack weights that BertForSequenceClassification needs: classifier"):
+    with pytest.raises(LoadFailed, match=r"no classification head \(BertModel lacks classifier.*task: embeddings"):
         opener(folder, {"method": "cross_encoder"})
+
+
+async def test_weights_that_are_missing_below_a_head_are_named(opener: Opener, tmp_path: Path) -> None:
+    folder = headed(tmp_path, "bert", "sequence", ["x"])
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    del weights["bert.encoder.layer.1.output.dense.weight"]
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(LoadFailed, match=r"lack weights that BertForSequenceClassification needs: bert\.encoder"):
+        opener(folder)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "words"),
+    [
+        ("BertModel", "embeds texts .*options.method: cosine.*task: embeddings"),
+        ("BertForMaskedLM", "embeds texts .*config.json: BertForMaskedLM"),
+        ("BertForTokenClassification", "labels tokens .*task: ner"),
+        ("T5ForConditionalGeneration", "writes texts .*cross-encoder"),
+        (None, "config.json names no architecture"),
+    ],
+)
+def test_what_is_no_reranker_is_told_what_it_is(
+    opener: Opener, tmp_path: Path, architecture: str | None, words: str
+) -> None:
+    folder = tiny(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = [architecture] if architecture else None
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(LoadFailed, match=words):
+        opener(folder)
+
+
+def spoilt(folder: Path, word: str) -> Path:
+    """Make a word's embedding not finite."""
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    (name,) = (name for name in weights if name.endswith("word_embeddings.weight"))
+    weights[name][words_tokenizer().token_to_id(word)] = float("nan")
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+async def test_a_document_that_spoils_the_numbers_is_named(opener: Opener, tmp_path: Path) -> None:
+    instance = opener(spoilt(headed(tmp_path, "bert", "sequence", ["x"]), "stone"))
+    documents = ["river " * 200, "light", "garden stone", "winter"]
+    with pytest.raises(NotFinite, match=r"documents\[2\]: .*not finite") as caught:
+        await ask(instance, QUERY, documents, max_chunks_per_doc=9)
+    assert caught.value.param == "documents[2]" and caught.value.extra == {"index": 2}
+    assert len((await ask(instance, QUERY, documents[3:])).scores) == 1
+
+
+async def test_labels_that_go_together_have_a_share_each(opener: Opener, tmp_path: Path) -> None:
+    labels = ["irrelevant", "relevant", "rude"]
+    folder = headed(tmp_path, "bert", "sequence", labels, problem_type="multi_label_classification")
+    logits = reference(folder, QUERY, DOCUMENTS)[:, 1]
+    found = await ask(opener(folder, context=60), QUERY, DOCUMENTS)
+    assert np.allclose(found.scores, 1 / (1 + np.exp(-logits)), atol=1e-4)
+
+
+async def test_texts_without_a_token_are_ranked_too(opener: Opener, tmp_path: Path) -> None:
+    """A zero-width space is no white space to Python, and nothing to many tokenizers."""
+    instance = opener(headed(tmp_path, "bert", "sequence", ["x"]))
+    found = await ask(instance, "\u200b", ["\u200b", "\0", "stone", "stone"])
+    assert all(0 < score < 1 for score in found.scores)
+    assert found.scores[2] == pytest.approx(found.scores[3], abs=1e-6)
 
 
 async def test_qwen3_with_a_head_reads_its_prompt(opener: Opener, tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ class Made:
 
     longest = 512
 
-    def __init__(self, judge: Any) -> None:
+    def __init__(self, judge: Any, but: dict[tuple[str, str], float] | None = None) -> None:
         self._judge = judge
+        self._but = but or {}
 
     async def read(self, query: str, documents: Sequence[str], instruction: str | None) -> Reading:
         return Reading(
@@ -40,7 +41,9 @@ class Made:
     async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
         query, documents = reading.state
         shared = [len(set(query.lower().strip("?").split()) & set(text.lower().split())) for text in documents]
-        return [Mark(self._judge(count), self._judge(count)) for count in shared]
+        scores = [self._judge(count) for count in shared]
+        scores = [self._but.get((query, text), score) for text, score in zip(documents, scores, strict=True)]
+        return [Mark(score, score) for score in scores]
 
 
 def refuse(_: int) -> float:
@@ -68,8 +71,23 @@ async def test_scores_that_tell_are_taken() -> None:
     await selftest.look(Made(float), RerankOptions())
 
 
-def test_one_question_confused_is_enough() -> None:
-    assert len({query for query, _, _ in selftest.PAIRS}) == len(selftest.PAIRS) >= 5
+@pytest.mark.anyio
+@pytest.mark.parametrize("confused", range(len(selftest.PAIRS)))
+async def test_one_question_confused_is_enough(confused: int) -> None:
+    query, right, wrong = selftest.PAIRS[confused]
+    scorer = Made(float, {(query, right): 0.0, (query, wrong): 1.0})
+    with pytest.raises(LoadFailed, match=r"1 of 5 questions answered better") as caught:
+        await selftest.look(scorer, RerankOptions())
+    assert query in caught.value.message
+
+
+@pytest.mark.anyio
+async def test_a_model_that_does_not_read_the_query_is_refused() -> None:
+    """Such as one that tells good texts from bad: all that answers anything is better than all that does not."""
+    right = {text for _, text, _ in selftest.PAIRS}
+    grades = {(query, text): 5.0 + at for query, _, _ in selftest.PAIRS for at, text in enumerate(sorted(right))}
+    with pytest.raises(LoadFailed, match="answered better"):
+        await selftest.look(Made(float, grades), RerankOptions())
 
 
 def test_a_lost_head_is_refused_and_served_all_the_same(opener: Opener, tmp_path: Path) -> None:
@@ -100,6 +118,19 @@ def test_weights_that_are_not_finite(opener: Opener, tmp_path: Path) -> None:
 
 def test_a_gguf_without_its_pooler(opener: Opener, tmp_path: Path) -> None:
     path = convert(cross_encoder(tmp_path / "model"), tmp_path / "headless.gguf", pooling="rank", pooler=False)
+    with pytest.raises(LoadFailed, match=r"it lacks cls\.weight.*drops the pooler.*options\.self_test: false"):
+        opener(path, {"self_test": True}, engine="llama")
+    assert opener(path, engine="llama").facts().detail["self_test"] is False
+
+
+def test_a_gguf_without_any_head(opener: Opener, tmp_path: Path) -> None:
+    path = convert(cross_encoder(tmp_path / "model"), tmp_path / "mean.gguf", pooling="mean", head=False)
+    with pytest.raises(LoadFailed, match=r"no head that scores pairs.*options\.method: cosine"):
+        opener(path, {"self_test": True, "pooling": "rank"}, engine="llama")
+
+
+def test_a_whole_gguf_of_noise(opener: Opener, tmp_path: Path) -> None:
+    path = convert(cross_encoder(tmp_path / "model"), tmp_path / "noise.gguf", pooling="rank")
     with pytest.raises(LoadFailed, match="self-test"):
         opener(path, {"self_test": True}, engine="llama")
 

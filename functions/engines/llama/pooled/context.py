@@ -1,6 +1,6 @@
 """A llama.cpp context that gives one vector for each input: a batch in, rows of numbers out.
 
-It knows token ids and nothing of texts. One thread computes; only `abort` is for others.
+It knows token ids and their segments, and nothing of texts. One thread computes; only `abort` is for others.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from functions.engines.batching.item import Ids
+from functions.engines.batching.item import Ids, Item
 from functions.engines.llama import log
 from functions.engines.llama.context import ABORT_CALLBACK, ABORTED, CACHE_TYPES, FLASH, Batch
 from functions.engines.llama.devices import Target
@@ -20,6 +21,7 @@ from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
+from functions.engines.llama.pooled.segments import Segments
 from host.errors import ColdframeError, LoadFailed, NotFinite, OutOfMemory, ShuttingDown
 
 Rows = npt.NDArray[np.float32]
@@ -30,6 +32,25 @@ _RECURRENT_SEQUENCES = 8
 """The same where each keeps a state of its own."""
 _OUT_OF_MEMORY = -2
 _CELLS = 256
+_SAME = 1e-3
+"""How far rows may lie apart, as a share of their largest number, that are said to be the same."""
+
+
+class _Vectors(Batch):
+    """A batch of vectors that stand for tokens, of which each is in a segment."""
+
+    def __init__(self, size: int, segments: Segments) -> None:
+        super().__init__(size)
+        self._segments = segments
+        self._vectors = np.zeros((size, segments.size), np.float32)
+        self.raw.token = None
+        self.raw.embd = self._vectors.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+
+    def add_item(self, sequence: int, item: Item) -> None:
+        types = np.zeros(len(item.ids), np.int32) if item.types is None else item.types
+        start = self.count
+        self.add(sequence, item.ids, 0, output=True)
+        self._vectors[start : self.count] = self._segments.vectors(item.ids, types)
 
 
 class PooledContext:
@@ -44,7 +65,8 @@ class PooledContext:
         self._size = size
         self._flag = flag
         self._room = int(lib.llama_n_batch(handle))
-        self._batch = Batch(self._room)
+        self._batch = self._plain = Batch(self._room)
+        self._typed: _Vectors | None = None
 
     @classmethod
     def open(
@@ -71,19 +93,35 @@ class PooledContext:
         handle = _made(model, params)
         return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
 
-    def compute(self, inputs: Sequence[Ids]) -> Rows:
+    def tell_apart(self, segments: Segments) -> bool:
+        """Read the segments of items from now on; says whether it works, which it tries on one item."""
+        item = Item(ids=np.arange(min(8, self._room), dtype=np.int32))
+        expected = self.compute([item])
+        self._typed = _Vectors(self._room, segments)
+        found = self.compute([msgspec.structs.replace(item, types=np.zeros_like(item.ids))])
+        if np.abs(found - expected).max() > _SAME * max(1.0, float(np.abs(expected).max())):
+            self._typed = None
+        return self._typed is not None
+
+    def compute(self, inputs: Sequence[Item]) -> Rows:
         """Return a row for each of at most `most` inputs, whose tokens fit into the batch together, or one alone.
 
         Raises `OutOfMemory`, `ShuttingDown` once aborted, and `NotFinite`.
         """
         if self._memory:
             lib.llama_memory_clear(self._memory, False)
+        typed = self._typed if any(item.types is not None for item in inputs) else None
+        self._batch = typed or self._plain
+        self._begin()
         if self._stepwise:
             self._step_through(inputs)
+        elif typed is not None:
+            for at, item in enumerate(inputs):
+                typed.add_item(at, item)
+            self._run()
         else:
-            self._begin()
-            for at, ids in enumerate(inputs):
-                self._batch.add(at, ids, 0, output=True)
+            for at, item in enumerate(inputs):
+                self._batch.add(at, item.ids, 0, output=True)
             self._run()
         return self._rows(len(inputs))
 
@@ -97,13 +135,12 @@ class PooledContext:
         if handle:
             lib.llama_free(handle)
 
-    def _step_through(self, inputs: Sequence[Ids]) -> None:
+    def _step_through(self, inputs: Sequence[Item]) -> None:
         """Compute what leads up to the last tokens without any output, then the last tokens of all inputs.
 
         An output costs as much as a layer or more where the vocabulary is large, and only the last one is needed.
         """
         lib.llama_set_embeddings(self.handle, False)
-        self._begin()
         for at, start, ids in _pieces(inputs, self._room):
             if self._batch.count + len(ids) > self._room:
                 self._run()
@@ -113,8 +150,8 @@ class PooledContext:
             self._run()
         lib.llama_set_embeddings(self.handle, True)
         self._begin()
-        for at, ids in enumerate(inputs):
-            self._batch.add(at, ids[-1:], len(ids) - 1, output=True)
+        for at, item in enumerate(inputs):
+            self._batch.add(at, item.ids[-1:], len(item.ids) - 1, output=True)
         self._run()
 
     def _begin(self) -> None:
@@ -154,9 +191,18 @@ def batch(options: LlamaOptions, pooling: Pooling, longest: int) -> int:
 
 
 def outputs(options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> int:
-    """Return the bytes of llama.cpp's output buffer, which has room for all words wherever a token gives anything."""
+    """Return the bytes of llama.cpp's output buffer, which has room for all words wherever a token gives anything.
+
+    A batch of vectors, for models that tell texts apart by segments, is added to it.
+    """
     rows = sequences(known) if pooling.stepwise else batch(options, pooling, longest)
-    return rows * (known.words + known.size) * 4
+    vectors = 2 * known.size if segmented(known, pooling) else 0
+    return rows * (known.words + known.size + vectors) * 4
+
+
+def segmented(known: Nature, pooling: Pooling) -> bool:
+    """Say whether inputs may be pairs of which the model reads the segments."""
+    return known.typed and pooling.kind == "rank"
 
 
 def look(model: Model, options: LlamaOptions, target: Target) -> Nature:
@@ -195,8 +241,8 @@ def _made(model: Model, params: Any) -> int:
     raise LoadFailed(f"llama.cpp makes no embeddings with this model: {said or 'it gave no reason'}")
 
 
-def _pieces(inputs: Sequence[Ids], size: int) -> Iterator[tuple[int, int, Ids]]:
+def _pieces(inputs: Sequence[Item], size: int) -> Iterator[tuple[int, int, Ids]]:
     """Yield (input, first position, ids) of all but the last tokens, in pieces of at most `size`."""
-    for at, ids in enumerate(inputs):
-        for start in range(0, len(ids) - 1, size):
-            yield at, start, ids[start : min(start + size, len(ids) - 1)]
+    for at, item in enumerate(inputs):
+        for start in range(0, len(item.ids) - 1, size):
+            yield at, start, item.ids[start : min(start + size, len(item.ids) - 1)]

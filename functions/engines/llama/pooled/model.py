@@ -19,9 +19,11 @@ from functions.engines.llama import devices
 from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.pooled.context import PooledContext, look
+from functions.engines.llama.pooled.context import PooledContext, look, segmented
 from functions.engines.llama.pooled.pooling import Pooling, Purpose, choose
+from functions.engines.llama.pooled.segments import Segments
 from functions.engines.llama.pooled.words import Words
+from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
 Row = npt.NDArray[np.float32]
@@ -65,6 +67,8 @@ class PooledModel:
             context = PooledContext.open(
                 model, options, target, known=known, pooling=pooling, longest=longest, threads=max(1, load.threads)
             )
+            if segmented(known, pooling):
+                _tell_apart(context, Path(load.path), known.size)
         except BaseException:
             model.close()
             raise
@@ -86,4 +90,12 @@ class PooledModel:
         self.model.close()
 
     def _compute(self, items: Sequence[Item]) -> list[Row]:
-        return list(self._context.compute([item.ids for item in items]))
+        return list(self._context.compute(items))
+
+
+def _tell_apart(context: PooledContext, path: Path, size_: int) -> None:
+    """Let the context read segments; raises `LoadFailed` where that does not work: scores would be wrong without."""
+    segments = Segments.read(path, size_)
+    if segments is not None and not context.tell_apart(segments):
+        context.close()
+        raise LoadFailed("the vectors by which this model tells two texts apart cannot be read from its file")

@@ -13,7 +13,7 @@ from functions.engines.llama.fitting import Asked, Choice, Fitting
 from functions.engines.llama.layout import layouts
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.plan import PROCESS, rooms
-from functions.engines.llama.pooled.context import batch, sequences
+from functions.engines.llama.pooled.context import batch, segmented, sequences
 from functions.engines.llama.pooled.pooling import Nature, Pooling, Purpose, choose
 from functions.engines.llama.pooled.scales import PooledScales
 from host.errors import LoadFailed
@@ -96,8 +96,5 @@ def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, l
         yield f"{longest} tokens instead of the trained {known.trained}, to leave memory for others"
     if load.manifest.slots != "auto":
         yield "slots has no meaning here: inputs are merged into batches"
-    if pooling.kind == "rank" and known.typed:
-        yield (
-            "this model was made to tell query and document apart by segments, which llama.cpp does not pass on: "
-            "scores differ from Transformers' unless it was trained without them"
-        )
+    if segmented(known, pooling):
+        yield "the two texts of a pair are told apart by segments, whose vectors are read from the file"

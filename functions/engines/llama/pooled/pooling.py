@@ -39,7 +39,7 @@ class Nature(msgspec.Struct, kw_only=True, frozen=True):
     trained: int
     recurrent: bool = False
     typed: bool = False
-    """It tells the two texts of a pair apart by segments, which llama.cpp does not pass on."""
+    """It tells the two texts of a pair apart by segments."""
 
 
 class Pooling(msgspec.Struct, kw_only=True, frozen=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from functions.engines.llama import log
 from functions.engines.llama.devices import Target
-from functions.engines.llama.pooled.context import PooledContext, look, outputs
+from functions.engines.llama.pooled.context import PooledContext, look, outputs, segmented
 from functions.engines.llama.pooled.pooling import Nature, Pooling
 from functions.engines.llama.scales import ContextSize, Scales, read_sizes
 from host.function import RAM
@@ -27,7 +27,8 @@ class PooledScales(Scales):
     def pooled(self, target: Target, pooling: Pooling, longest: int) -> ContextSize:
         """Weigh a context for inputs of up to `longest` tokens; raises `LoadFailed`."""
         known = self.nature()
-        key = f"pooled {pooling.kind} {pooling.stepwise} {longest} {self._situation(target)}"
+        typed = " in segments" if segmented(known, pooling) else ""
+        key = f"pooled {pooling.kind}{typed} {pooling.stepwise} {longest} {self._situation(target)}"
         weighed = self._book().get(key)
         if weighed is not None:
             return msgspec.convert(weighed, ContextSize)

@@ -35,8 +35,9 @@ class Words(Frame):
         self.vocabulary = vocabulary.size
         """Number of token ids."""
         self._vocabulary = vocabulary
-        self.pair = PairFrame(*self._plain())
-        """How two texts become one input where the file has no prompt of its own for them."""
+        self.pair = PairFrame(*self._plain(), types=(0, 0, 0, 1, 1) if vocabulary.kind == _WORDPIECE else None)
+        """How two texts become one input where the file has no prompt of its own for them. BERT's kin get segments; a
+        model that knows only one does not read them."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:

@@ -74,7 +74,7 @@ def test_a_real_model(smollm2: Path, options: dict[str, Any], context: int, slot
     plan = make(load(smollm2, options, context=context, slots=slots))
     told = msgspec.json.encode(options).decode()
     arguments = [sys.executable, "-c", FILL, str(smollm2), told, str(context), str(slots)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     taken, planned = int(done.stdout), plan.bytes["ram"] - planning.PROCESS
     # Beside its buffers llama.cpp keeps the vocabulary and graphs, which is what PROCESS is for; buffers that no

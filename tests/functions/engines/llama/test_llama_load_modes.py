@@ -39,7 +39,7 @@ print(mapped, status("RssAnon") - before, status("VmLck"))
 def opened(path: Path, **options: Any) -> tuple[int, int, int]:
     """Return how often the file is mapped, the bytes of weights of its own, and the bytes locked."""
     arguments = [sys.executable, "-c", OPEN, str(path), msgspec.json.encode(options).decode()]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     mapped, own, locked = map(int, done.stdout.split())
     return mapped, own, locked

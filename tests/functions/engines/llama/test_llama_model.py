@@ -106,7 +106,7 @@ print("smaller fits")
 def test_a_cache_that_there_is_no_room_for(smollm2: Path) -> None:
     # In a process of its own: the limit on memory cannot be lifted again.
     command = [sys.executable, "-c", WITH_LITTLE_MEMORY, str(smollm2)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     first, second = done.stdout.splitlines()
     assert (
         first.startswith("refused: a cache of 4 x 8192 tokens does not fit into memory:") and second == "smaller fits"

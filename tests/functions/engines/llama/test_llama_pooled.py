@@ -78,16 +78,16 @@ def texts(count: int, most: int = 20) -> list[str]:
 
 
 def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float], int]:
-    """Scores and tokens by Transformers, both texts as one segment, which is all that llama.cpp knows."""
+    """Scores and tokens by Transformers, each text in a segment of its own."""
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found, tokens = [], 0
     for document in documents:
-        ids = torch.tensor([tokenizer(query, document)["input_ids"]])
+        given = tokenizer(query, document, return_tensors="pt", return_token_type_ids=True)
         with torch.no_grad():
-            logits = model(input_ids=ids, token_type_ids=torch.zeros_like(ids)).logits
+            logits = model(input_ids=given["input_ids"], token_type_ids=given["token_type_ids"]).logits
         found.append(float(logits[0, 0]))
-        tokens += ids.numel()
+        tokens += given["input_ids"].numel()
     return found, tokens
 
 
@@ -105,7 +105,8 @@ async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Pat
     assert tokens == counted
     assert np.allclose(found, expected, atol=2e-3)
     assert np.std(expected) > 0.05
-    assert np.argsort(found).tolist() == np.argsort(expected).tolist()
+    # The same order, but for scores that lie as close together as the two libraries do.
+    assert np.diff(np.array(expected)[np.argsort(found)]).min() > -4e-3
 
 
 async def test_the_head_matters(open_: Opener, folder: Path) -> None:

@@ -101,7 +101,7 @@ def places() -> Iterator[list[str]]:
             place = f"127.0.0.1:{free.getsockname()[1]}"
         servers.append(subprocess.Popen([sys.executable, "-c", SERVE, LIBRARY, place], stdout=subprocess.DEVNULL))
         found.append(place)
-        for _ in range(100):
+        for _ in range(1200):
             time.sleep(0.1)
             with socket.socket() as probe:
                 if not probe.connect_ex(("127.0.0.1", int(place.partition(":")[2]))):
@@ -115,7 +115,7 @@ def places() -> Iterator[list[str]]:
 def compare(model: Path, places: list[str], tmp_path: Path, **asked: Any) -> dict[str, Any]:
     arguments = [sys.executable, "-c", COMPARE, str(model), LIBRARY, *places, json.dumps(asked)]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=100, env=environment)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -98,7 +98,7 @@ async def crowd(decoder: Decoder, asked: list[Want], seed: int) -> list[str | No
         return await read(decoder, want, most)
 
     plans = [(dice.random() * 0.01, dice.randint(1, 9) if dice.random() < 0.25 else None) for _ in asked]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         texts = await asyncio.gather(*(one(want, *plan) for want, plan in zip(asked, plans, strict=True)))
         while decoder.counts() != (0, 0):
             await asyncio.sleep(0.001)
