@@ -15,6 +15,7 @@ from functions.decide.options import DecideOptions
 from functions.decide.prompt import Asked, asked, filled
 from functions.decide.script import Script
 from functions.decide.texts import spelled, values, written
+from functions.decide.threads import Check
 from functions.decide.turns import Turn, turns
 from functions.engines.batching import brevity
 from functions.engines.llama.scoring.branch import Branch
@@ -49,11 +50,12 @@ class Asker:
         self._longest = longest
         self._system = system or SYSTEM
 
-    def request(self, request: DecisionRequest) -> tuple[list[int], list[Ask]]:
+    def request(self, request: DecisionRequest, check: Check) -> tuple[list[int], list[Ask]]:
         """Return the prefix and the questions; what all of them begin with belongs to the prefix.
 
-        Raises `InvalidRequest` where the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for
-        what is so long that it is not even tokenised.
+        It takes seconds for many long choices; `check` is called before each question. Raises `InvalidRequest` where
+        the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for what is so long that it is not
+        even tokenised.
         """
         spoken = turns(request, self._system)
         self._check_brief(request, spoken)
@@ -64,15 +66,20 @@ class Asker:
         prefix = [*script.prefix, *suffixes[0][:count]]
         asks = []
         for question, words, suffix in zip(request.questions, said, suffixes, strict=True):
+            check()
             events = self._events(question)
             asks.append(Ask(question, words, Branch(suffix[count:], events.spellings), events))
             self._check_room(prefix, asks[-1], len(asks) - 1)
         return prefix, asks
 
-    def without_input(self, asks: Sequence[Ask]) -> tuple[list[int], list[Branch]]:
+    def without_input(self, asks: Sequence[Ask], check: Check) -> tuple[list[int], list[Branch]]:
         """Return the same questions about an empty input."""
         script = Script(self._template, self._words, [Turn("system", self._system), Turn("user", "")])
-        return script.prefix, [Branch(script.suffix(ask.words), ask.events.spellings) for ask in asks]
+        branches = []
+        for ask in asks:
+            check()
+            branches.append(Branch(script.suffix(ask.words), ask.events.spellings))
+        return script.prefix, branches
 
     def _lead(self, script: Script, kinds: set[str], suffixes: Sequence[Sequence[int]]) -> int:
         """Return how many tokens questions of these types begin with in common, whatever they ask.

@@ -128,6 +128,8 @@ def _check_json(data: object, where: str) -> None:
         if depth > _DEEPEST or values > _VALUES:
             words = f"`{where}` is too large: expected at most {_DEEPEST} levels and {_VALUES} values"
             raise InvalidRequest(words, param=where)
+        if any(isinstance(one, int) and not -(1 << 63) <= one < 1 << 64 for one in layer):
+            raise InvalidRequest(f"`{where}` has an integer of more than 64 bits: write it as text", param=where)
         inner = [one.values() if isinstance(one, dict) else one for one in layer if isinstance(one, dict | list)]
         layer = [value for part in inner for value in part]
     size = len(msgspec.json.encode(data))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from functions.decide.api import Question
 from functions.decide.events import total
 from functions.decide.texts import plainly, text, values
 
-_APART = re.compile(r"[\s_\-]+")
+_APART = re.compile(r"[\s_]|-(?!\d)|(?<=\w)-")
+"""White space, underscores, and hyphens that are no minus sign."""
 _WORDS = (("yes", "no"), ("true", "false"))
 """Labels that say whether a statement is true."""
 
 
 def name(label: str) -> str:
-    """Return a label without what spellings differ in: case, spaces, underscores, hyphens."""
+    """Return a label without what spellings differ in: case, spaces, underscores, hyphens; `-1` is not `1`."""
     return _APART.sub("", label).lower()
 
 
@@ -25,7 +27,8 @@ class Labels:
 
     def __init__(self, labels: Sequence[str], *, several: bool = False) -> None:
         """`several` may be true of one text, so that each has a probability of its own (sigmoid)."""
-        self._places = {name(label): at for at, label in enumerate(labels)}
+        self._exact = _places(labels)
+        self._places = _places([name(label) for label in labels])
         self._several = several
         entails = next((at for label, at in self._places.items() if label.startswith("entail")), None)
         denies = next((at for label, at in self._places.items() if label.startswith("contradict")), None)
@@ -39,8 +42,8 @@ class Labels:
         if question.type == "predicate":
             wanted: Sequence[str] = next((pair for pair in _WORDS if set(pair) <= set(self._places)), ("", ""))
         else:
-            wanted = [name(plainly(value)) for value in values(question)]
-        places = [self._places.get(one) for one in wanted]
+            wanted = [plainly(value) for value in values(question)]
+        places = [self._exact.get(one, self._places.get(name(one))) for one in wanted]
         found = [place for place in places if place is not None]
         return found if len(set(found)) == len(places) else None
 
@@ -50,6 +53,12 @@ class Labels:
             return [-math.log1p(math.exp(-logits[at])) if logits[at] > -30 else logits[at] for at in places]
         whole = total(logits)
         return [logits[at] - whole for at in places]
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    """Return where each name stands; one that several labels have, or none, means no label."""
+    counts = Counter(names)
+    return {one: at for at, one in enumerate(names) if one and counts[one] == 1}
 
 
 def hypotheses(question: Question) -> list[str]:

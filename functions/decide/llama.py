@@ -5,7 +5,6 @@ It knows the life of a request in a worker, and nothing of how probabilities are
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Self
 
@@ -14,9 +13,10 @@ import msgspec
 from functions.decide import answering
 from functions.decide.api import Answer, DecisionRequest, Decisions, RefusalAnswer
 from functions.decide.asking import Ask, Asker
-from functions.decide.checks import check
+from functions.decide.checks import check as check_request
 from functions.decide.options import DecideOptions
 from functions.decide.priors import Priors
+from functions.decide.threads import Threads
 from functions.engines.llama.scoring.model import ScoringModel
 from functions.engines.llama.template import ChatTemplate, TemplateError
 from host.errors import LoadFailed
@@ -34,7 +34,8 @@ class LlamaDecide(Instance):
         self._model = model
         self._options = options
         self._asker = Asker(_template(model), model.words, options, longest=model.longest, system=model.options.system)
-        self._priors = Priors(model, self._asker) if options.prior else None
+        self._threads = Threads()
+        self._priors = Priors(model, self._asker, self._threads) if options.prior else None
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
@@ -56,8 +57,8 @@ class LlamaDecide(Instance):
 
         Raises `InvalidRequest`, and `ContextLengthExceeded` where the input leaves no room for a question.
         """
-        check(request)
-        prefix, asks = await asyncio.to_thread(self._asker.request, request)
+        check_request(request)
+        prefix, asks = await self._threads.run(lambda check: self._asker.request(request, check))
         scores = await self._model.score(prefix, [ask.branch for ask in asks])
         priors = [None] * len(asks) if self._priors is None else await self._priors.of(asks)
         answers = [
@@ -80,7 +81,8 @@ class LlamaDecide(Instance):
         return Facts(capacity=_CAPACITY, context=self._model.longest, detail=detail)
 
     def close(self) -> None:
-        """End the thread and free the model."""
+        """End the threads and free the model."""
+        self._threads.close()
         self._model.close()
 
     def _answer(self, ask: Ask, logs: Sequence[float], prior: Sequence[float] | None) -> Answer:

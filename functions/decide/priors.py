@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from functions.decide.asking import Ask, Asker
 from functions.decide.events import Ids
+from functions.decide.threads import Threads
 from functions.engines.llama.scoring.model import ScoringModel
 
 _MOST = 4096
@@ -18,22 +18,25 @@ _Key = tuple[str, str, tuple[Ids, ...]]
 class Priors:
     """The priors of one model's questions."""
 
-    def __init__(self, model: ScoringModel, asker: Asker) -> None:
+    def __init__(self, model: ScoringModel, asker: Asker, threads: Threads) -> None:
         self._model = model
         self._asker = asker
+        self._threads = threads
         self._known: OrderedDict[_Key, list[float]] = OrderedDict()
 
     async def of(self, asks: Sequence[Ask]) -> list[list[float] | None]:
         """Return the log-probabilities of each question's answers; None for a predicate, which has no prior."""
         wanted = {_key(ask): ask for ask in asks if ask.question.type != "predicate"}
-        found = {key: self._known.pop(key) for key in wanted if key in self._known}
+        found = {key: self._known[key] for key in wanted if key in self._known}
         missing = [ask for key, ask in wanted.items() if key not in found]
         if missing:
-            prefix, branches = await asyncio.to_thread(self._asker.without_input, missing)
+            prefix, branches = await self._threads.run(lambda check: self._asker.without_input(missing, check))
             scores = await self._model.score(prefix, branches)
-            for ask, logs in zip(missing, scores.logs, strict=True):
-                found[_key(ask)] = ask.events.logs(logs.tolist())
-        self._known |= found
+            for ask, row in zip(missing, scores.logs, strict=True):
+                found[_key(ask)] = ask.events.logs(row.tolist())
+        for key, logs in found.items():
+            self._known[key] = logs
+            self._known.move_to_end(key)
         while len(self._known) > _MOST:
             self._known.popitem(last=False)
         return [None if ask.question.type == "predicate" else found[_key(ask)] for ask in asks]

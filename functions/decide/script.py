@@ -60,11 +60,17 @@ def _lead(said: Sequence[Turn]) -> int:
 
 
 def _rendered(template: ChatTemplate, said: Sequence[Turn]) -> str:
-    """Return the template's text with marks for contents, and one more where the last user turn goes on."""
+    """Return the template's text with marks for contents, and one more where the last user turn goes on.
+
+    Raises `InvalidRequest` where the template refuses these turns.
+    """
     messages = [{"role": turn.role, "content": _MARK.format(at)} for at, turn in enumerate(said)]
     lead = _MARK.format(_lead(said))
     if said[-1].role == "user":
         messages[-1] = {**messages[-1], "content": messages[-1]["content"] + lead}
     else:
         messages.append({"role": "user", "content": lead})
-    return template.render(messages, {"enable_thinking": False})
+    try:
+        return template.render(messages, {"enable_thinking": False})
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, param="input") from None

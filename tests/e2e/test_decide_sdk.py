@@ -5,6 +5,8 @@ import asyncio
 import httpx
 import openai
 import pytest
+from openai import BaseModel
+from openai.types import Decision
 
 NAME = "smollm2-decide"
 TICKET = "The lamp came two days late and the box was broken. I want my money back."
@@ -53,14 +55,45 @@ def test_all_kinds_of_questions(client):
 
 @pytest.mark.slow
 def test_a_conversation_with_tools_and_json(client):
+    """With every field that the SDK's types know."""
+    kept = {"prompt_cache_breakpoint": {"mode": "explicit"}}
     items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "Where is it?"}]},
-        {"type": "function_call", "call_id": "1", "name": "track", "arguments": '{"parcel": 7}'},
-        {"type": "function_call_output", "call_id": "1", "output": "in Rome"},
-        {"role": "user", "content": [{"type": "input_json", "data": {"parcel": 7, "late": True}}]},
+        {"role": "developer", "content": [{"type": "input_text", "text": "Be brief.", **kept}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where is it?", **kept}]},
+        {"role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "1", "name": "track", "arguments": '{"parcel": 7}', "namespace": "n"},
+        {"type": "function_call_output", "call_id": "1", "output": "in Rome", "id": "o1", "status": "completed"},
+        {"type": "custom_tool_call", "call_id": "2", "name": "ask", "input": "where?", "id": None, "status": None},
+        {"type": "custom_tool_call_output", "call_id": "2", "output": [{"type": "input_text", "text": "there"}]},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I may not say it."}]},
+        {"role": "user", "content": [{"type": "input_json", "data": {"parcel": 7, "late": True, "by": None}}]},
     ]
-    found = client.decisions.create(model=NAME, input=items, questions=QUESTIONS[:1])
+    found = client.decisions.create(
+        model=NAME,
+        input=items,
+        questions=QUESTIONS[:1],
+        prompt_cache_key="k",
+        prompt_cache_options={"mode": "explicit", "ttl": "30m"},
+        safety_identifier="s",
+    )
     assert 0 < found.answers[0].probability < 1
+
+
+@pytest.mark.slow
+def test_the_answer_has_the_fields_of_the_sdks_types_and_no_others(client):
+    raw = client.decisions.with_raw_response.create(model=NAME, input=TICKET, questions=QUESTIONS)
+    assert list(_strangers(Decision.model_validate_json(raw.text, strict=True))) == []
+
+
+def _strangers(found):
+    """Yield the fields that no type knows."""
+    if isinstance(found, list):
+        for one in found:
+            yield from _strangers(one)
+    elif isinstance(found, BaseModel):
+        yield from found.model_extra or ()
+        for name in type(found).model_fields:
+            yield from _strangers(getattr(found, name))
 
 
 @pytest.mark.slow

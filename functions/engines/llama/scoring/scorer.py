@@ -45,6 +45,8 @@ class Work:
         self.prefix = list(prefix)
         self.tree = Tree(branches)
         self.cached: int | None = None
+        self.owed = 0
+        """Tokens of the prefix that were computed, less the tokens behind it since."""
         self._tips = tips
         self._steps = steps
         self._rounds = rounds(self.tree.targets(), steps=steps, tips=tips)
@@ -102,6 +104,10 @@ class Scorer:
         """Return the work of a call; it takes a while where there are many tokens."""
         return Work(prefix, branches, steps=self._budget, tips=1 if self._alone else TIPS)
 
+    def holds(self, prefixes: int) -> bool:
+        """Say whether prefixes of so many tokens in all stay in memory beside a round."""
+        return prefixes + self._budget <= self._context.cells
+
     def advance(self, work: Work, guard: Callable[[], None]) -> bool:
         """Compute the next round; False when there is none left. `guard` is called before each computation.
 
@@ -133,6 +139,7 @@ class Scorer:
             for tip in tips:
                 self._context.forget(tip)
         self._trunks.grown(trunk, work.prefix)
+        work.owed = max(0, work.owed + len(work.prefix) - known - len(todo.steps))
         if work.cached is None:
             work.cached = known
 

@@ -1,4 +1,7 @@
-"""The thread that scores: calls take turns, a round each, so that a short one does not wait for all of a long one.
+"""The thread that scores: calls take turns, so that a short one does not wait for all of a long one.
+
+A turn is a round. Where the prefixes of calls push each other out, it is as many as have the tokens of a prefix that
+had to be computed first, so that no more than half of the time goes to prefixes.
 
 It knows calls and who waits for them, and nothing of how a round is computed.
 """
@@ -118,13 +121,19 @@ class Turns:
         return None
 
     def _turn(self, call: _Call) -> bool:
-        """Compute a round of a call; False when it was the last."""
+        """Compute a round of a call, or some where others would push its prefix out; False when none is left."""
         if call.work is None:
             call.work = self._scorer.work(call.prefix, call.branches)
         work = call.work
-        if not self._scorer.advance(work, lambda: self._guard(call)):
-            return False
-        return work.unfinished()
+        while self._scorer.advance(work, lambda: self._guard(call)) and work.unfinished():
+            if not (work.owed and self._crowded(call)):
+                return True
+        return False
+
+    def _crowded(self, call: _Call) -> bool:
+        """Say whether the prefixes of this call and of those that wait do not fit into memory together."""
+        with self._changed:
+            return not self._scorer.holds(sum(len(one.prefix) for one in (call, *self._waiting)))
 
     def _guard(self, call: _Call) -> None:
         with self._changed:
