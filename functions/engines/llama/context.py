@@ -11,31 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from functions.engines.llama import log
+from functions.engines.llama import opening
 from functions.engines.llama.adapters import Adapters
 from functions.engines.llama.devices import Target
 from functions.engines.llama.library import lib, quick
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions, drafts
-from host.errors import LoadFailed, OutOfMemory
+from host.errors import LoadFailed
 
-CACHE_TYPES = {
-    name: getattr(lib, f"GGML_TYPE_{name.upper()}") for name in ("f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
-} | {"bf16": 30}
-FLASH = {
-    "auto": lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
-    "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
-    "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
-}
 _MOST_CELLS = (1 << 31) - 256
 _CELLS = 256
 """llama.cpp rounds the cache up to a multiple of this."""
 
 COMPUTED, NO_ROOM, ABORTED = 0, 1, 2
-
-# llama.cpp asks an abort callback before every node of a graph. A Python function there would wait for the interpreter
-# lock a thousand times a step; `strlen` of a two-byte buffer is false for "" and true for "x", and needs no lock.
-ABORT_CALLBACK = ctypes.cast(ctypes.CDLL(None).strlen, lib.ggml_abort_callback)
 
 
 class Context:
@@ -61,10 +49,9 @@ class Context:
         All of them share one pool of cells, or each has a pool of its own where the options ask for determinism: where
         in a pool a token lies decides in which order attention adds up.
         """
-        params = lib.llama_context_default_params()
         if context * slots > _MOST_CELLS:
             raise LoadFailed(f"{slots} x {context} tokens are more than the {_MOST_CELLS} that llama.cpp can count")
-        flag = ctypes.create_string_buffer(2)
+        params = opening.parameters(options, target, threads)
         size = max(options.batch, slots)
         params.n_ctx = context * slots
         params.n_seq_max = slots
@@ -72,20 +59,9 @@ class Context:
         params.n_batch = size
         params.n_ubatch = min(max(options.ubatch, slots), size)
         params.n_outputs_max = min(size, slots * (1 + drafts(options)))
-        params.n_threads = params.n_threads_batch = threads
-        params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
-        params.flash_attn_type = FLASH[options.flash_attention]
         params.swa_full = options.sliding_window_full
-        params.offload_kqv = params.op_offload = target.device is not None
-        params.abort_callback = ABORT_CALLBACK
-        params.abort_callback_data = ctypes.cast(flag, ctypes.c_void_p)
-        with log.listen() as heard:
-            handle = lib.llama_init_from_model(model.handle, params)
-        if not handle:
-            said = log.reason(heard, "")
-            if log.ran_out_of_memory(heard):
-                raise OutOfMemory(f"a cache of {slots} x {context} tokens does not fit into memory: {said}")
-            raise LoadFailed(f"llama.cpp makes no context for this model: {said or 'it gave no reason'}")
+        flag = opening.abortable(params)
+        handle = opening.opened(model, params, f"a cache of {slots} x {context} tokens")
         opened = cls(handle, size, model.vocabulary.size, flag)
         if not opened._memory:
             opened.close()

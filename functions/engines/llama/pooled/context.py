@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Ids, Item
-from functions.engines.llama import log
-from functions.engines.llama.context import ABORT_CALLBACK, ABORTED, CACHE_TYPES, FLASH, Batch
+from functions.engines.llama import opening
+from functions.engines.llama.context import ABORTED, Batch
 from functions.engines.llama.devices import Target
 from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
 from functions.engines.llama.pooled.segments import Segments
-from host.errors import ColdframeError, LoadFailed, NotFinite, OutOfMemory, ShuttingDown
+from host.errors import ColdframeError, NotFinite, OutOfMemory, ShuttingDown
 
 Rows = npt.NDArray[np.float32]
 
@@ -87,9 +87,7 @@ class PooledContext:
         params.n_batch = params.n_ubatch = batch(options, pooling, longest)
         params.n_ctx = -(-max(longest, params.n_batch) // _CELLS) * _CELLS
         params.n_outputs_max = most if pooling.stepwise else params.n_batch
-        flag = ctypes.create_string_buffer(2)
-        params.abort_callback = ABORT_CALLBACK
-        params.abort_callback_data = ctypes.cast(flag, ctypes.c_void_p)
+        flag = opening.abortable(params)
         handle = _made(model, params)
         return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
 
@@ -219,26 +217,15 @@ def look(model: Model, options: LlamaOptions, target: Target) -> Nature:
 
 
 def _parameters(options: LlamaOptions, target: Target, most: int, threads: int) -> Any:
-    params = lib.llama_context_default_params()
+    params = opening.parameters(options, target, threads)
     params.embeddings = True
     params.n_seq_max = most
     params.kv_unified = True
-    params.n_threads = params.n_threads_batch = threads
-    params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
-    params.flash_attn_type = FLASH[options.flash_attention]
-    params.offload_kqv = params.op_offload = target.device is not None
     return params
 
 
 def _made(model: Model, params: Any) -> int:
-    with log.listen() as heard:
-        handle = lib.llama_init_from_model(model.handle, params)
-    if handle:
-        return int(handle)
-    said = log.reason(heard, "")
-    if log.ran_out_of_memory(heard):
-        raise OutOfMemory(f"buffers for batches of {params.n_batch} tokens do not fit into memory: {said}")
-    raise LoadFailed(f"llama.cpp makes no embeddings with this model: {said or 'it gave no reason'}")
+    return opening.opened(model, params, f"a batch of {params.n_batch} tokens")
 
 
 def _pieces(inputs: Sequence[Item], size: int) -> Iterator[tuple[int, int, Ids]]:

@@ -5,18 +5,16 @@ It knows tokens, positions and sequences, and nothing of trees. One thread owns 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from functions.engines.llama import log
-from functions.engines.llama.context import ABORT_CALLBACK, CACHE_TYPES, COMPUTED, FLASH, Context
+from functions.engines.llama import opening
+from functions.engines.llama.context import COMPUTED, Context
 from functions.engines.llama.devices import Target
 from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.batch import SharedBatch
-from host.errors import LoadFailed, OutOfMemory
 
 SEQUENCES = 64
 """llama.cpp makes room for logits of as many tokens as there are sequences, so that more would cost memory."""
@@ -36,8 +34,7 @@ class ScoringContext(Context):
         cls, model: Model, options: LlamaOptions, target: Target, *, cells: int, threads: int = 1
     ) -> ScoringContext:
         """Make a context of so many cells; raises `OutOfMemory` or `LoadFailed`."""
-        params = lib.llama_context_default_params()
-        flag = ctypes.create_string_buffer(2)
+        params = opening.parameters(options, target, threads)
         params.n_ctx = -(-cells // _CELLS) * _CELLS
         params.n_outputs_max = SEQUENCES
         params.n_seq_max = 1 if alone(model, options) else SEQUENCES  # each would keep a state
@@ -46,20 +43,8 @@ class ScoringContext(Context):
         params.swa_full = True
         size = max(options.batch, SEQUENCES)
         params.n_batch, params.n_ubatch = size, min(max(options.ubatch, SEQUENCES), size)
-        params.n_threads = params.n_threads_batch = threads
-        params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
-        params.flash_attn_type = FLASH[options.flash_attention]
-        params.offload_kqv = params.op_offload = target.device is not None
-        params.abort_callback = ABORT_CALLBACK
-        params.abort_callback_data = ctypes.cast(flag, ctypes.c_void_p)
-        with log.listen() as heard:
-            handle = lib.llama_init_from_model(model.handle, params)
-        if not handle:
-            said = log.reason(heard, "")
-            if log.ran_out_of_memory(heard):
-                raise OutOfMemory(f"a cache of {cells} tokens does not fit into memory: {said}")
-            raise LoadFailed(f"llama.cpp makes no context for this model: {said or 'it gave no reason'}")
-        return cls(int(handle), size, model.vocabulary.size, flag)
+        flag = opening.abortable(params)
+        return cls(opening.opened(model, params, f"a cache of {cells} tokens"), size, model.vocabulary.size, flag)
 
     def begin_shared(self, line: Sequence[int]) -> None:
         """Empty the batch; `line` are the sequences that its tokens belong to."""
