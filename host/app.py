@@ -14,6 +14,7 @@ from litestar.types import ASGIApp
 
 from host import __version__
 from host.function import Host
+from host.http import origin
 from host.http.errors import exception_handlers
 from host.http.openapi import SchemaPlugin
 from host.http.scope import RequestScope
@@ -82,5 +83,6 @@ def litestar(runtime: Runtime) -> Litestar:
         ),
         request_max_body_size=runtime.settings.max_body,
         cors_config=_cors(runtime.settings.cors),
+        before_request=origin.guard(runtime.settings.cors),
         logging_config=None,
     )

@@ -7,6 +7,7 @@ It knows codes, statuses and words, and nothing of HTTP frameworks, engines or w
     │   ├── ContextLengthExceeded      400  context_length_exceeded
     │   ├── InputTooLong               400  input_too_long
     │   └── UnsupportedParameter       400  unsupported_parameter
+    ├── OriginRefused                  403  origin_refused
     ├── NotFound                       404  not_found
     │   └── ModelNotFound              404  model_not_found
     ├── MethodNotAllowed               405  method_not_allowed
@@ -108,6 +109,15 @@ class UnsupportedParameter(InvalidRequest):
     code = "unsupported_parameter"
 
 
+class OriginRefused(ColdframeError):
+    """A browser asks for a page of another origin, which the settings do not name."""
+
+    status = 403
+    type = "permission_error"
+    code = "origin_refused"
+    retry = False
+
+
 class NotFound(ColdframeError):
     """No such path or thing."""
 
@@ -176,15 +186,20 @@ class QueueTimeout(Unavailable):
 
 
 class LoadFailed(Unavailable):
-    """The instance could not be loaded; loads are not tried again before the cool-down ends."""
+    """The instance could not be loaded; loads are not tried again before the cool-down ends.
+
+    Mostly files or options are at fault, so clients are told how long it lasts and that SDKs need not wait for it.
+    """
 
     code = "load_failed"
+    retry: ClassVar[bool | None] = False
 
 
 class OutOfMemory(LoadFailed):
     """A load ran out of memory, also when it was tried again with less."""
 
     code = "out_of_memory"
+    retry = None
 
 
 class InsufficientMemory(Unavailable):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -32,14 +34,15 @@ def ps_command(url: str | None, watch: bool, json_: bool) -> None:
     if no work comes. Looking wakes nothing.
     """
     place = place_of(url)
-    try:
+    if not watch:
         _show(place, json_=json_)
-        while watch:
-            time.sleep(_EVERY)
-            _show(place, json_=json_, clear=sys.stdout.isatty())
-    except KeyboardInterrupt:
-        if not watch:
-            raise
+        return
+    stop = threading.Event()
+    # Python loses an interrupt that comes while an object is being thrown away: the event keeps it.
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    _show(place, json_=json_)
+    while not stop.wait(_EVERY):
+        _show(place, json_=json_, clear=sys.stdout.isatty())
 
 
 def _show(place: str, *, json_: bool, clear: bool = False) -> None:

@@ -18,6 +18,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from host.errors import (
     ColdframeError,
     InvalidRequest,
+    LoadFailed,
     MethodNotAllowed,
     NotFound,
     RequestTooLarge,
@@ -47,7 +48,7 @@ def headers(error: ColdframeError) -> dict[str, str]:
     retry = False if error.status == 500 else error.retry  # what nobody expected happens again
     if retry is not None:
         found["x-should-retry"] = "true" if retry else "false"
-    if error.status in (429, 503) and error.retry is not False:
+    if error.status in (429, 503) and (error.retry is not False or isinstance(error, LoadFailed)):
         after = _RETRY_AFTER if error.retry_after is None else max(0.0, error.retry_after)
         found["retry-after"] = str(max(1, math.ceil(after)))
         found["retry-after-ms"] = str(round(after * 1000))

@@ -191,6 +191,7 @@ class Deployment:
             capacity=facts.capacity if facts else None,
             slots=facts.slots if facts else None,
             context=self.context,
+            detail=facts.detail if facts else {},
             bytes=record.bytes,
             plan=record.plan,
             progress=record.progress,

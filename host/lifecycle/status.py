@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from host.events import State
@@ -48,6 +50,8 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     capacity: int | None = None
     slots: int | None = None
     context: int | None = None
+    detail: dict[str, Any] = {}
+    """What the instance says of itself: what was chosen while loading, and why; empty when cold."""
     bytes: dict[str, int]
     """What its plan reserved, by pool; empty when cold."""
     plan: Plan | None = None

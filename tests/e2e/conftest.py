@@ -216,7 +216,7 @@ def host(tmp_path_factory):
         "a": {},
         "org/name:Q8_0": {"file": "slashes", "aliases": ["short", "other/alias"]},
         "small-queue": {"slots": 1, "queue": {"size": 1, "wait": "10s"}},
-        "impatient": {"slots": 1, "queue": {"size": 9, "wait": "200ms"}},
+        "impatient": {"slots": 1, "queue": {"size": 9, "wait": "50ms"}},
         "broken": {"options": {"load_fails": "the disk is on fire"}},
         "oom": {"options": {"load_oom": 2}},
         "huge": {"options": {"plan_bytes": 1 << 40}},

@@ -12,6 +12,34 @@ def test_other_origins_are_refused_by_default(host):
     assert "access-control-allow-origin" not in host.client.options("/v1/echo", headers=headers).headers
 
 
+@pytest.mark.parametrize("path", ["/v1/echo", "/v1/functions/a/load", "/v1/functions/a/unload"])
+@pytest.mark.parametrize("origin", [ORIGIN, "null", "http://evil.example:80", "http://[", ""])
+def test_pages_of_other_origins_change_nothing(host, origin, path):
+    """A form of any page may send these without asking first: they are plain texts to the browser."""
+    before = host.status("a")["state"]
+    body = {"content": '{"model": "a", "text": "x"}', "headers": {"origin": origin, "content-type": "text/plain"}}
+    answer = host.client.post(path, **body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_refused")
+    assert host.status("a")["state"] == before
+
+
+@pytest.mark.parametrize("name", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000"])
+def test_pages_of_the_host_itself_may_call(host, name):
+    headers = {"origin": f"http://{name}", "host": name}
+    assert host.client.post("/v1/echo", json={"model": "a", "text": "x"}, headers=headers).status_code == 200
+
+
+def test_a_name_that_points_here_is_not_the_host_itself(host):
+    headers = {"origin": "http://rebound.example:8000", "host": "rebound.example:8000"}
+    assert host.client.post("/v1/echo", json={"model": "a", "text": "x"}, headers=headers).status_code == 403
+
+
+def test_all_origins_may_call_where_the_settings_say_so(start):
+    host = start({"a": {}}, cors=["*"])
+    answer = host.client.post("/v1/echo", json={"model": "a", "text": "x"}, headers={"origin": ORIGIN})
+    assert answer.status_code == 200
+
+
 def test_origins_that_are_named_may_call(start):
     host = start({"a": {}}, cors=[ORIGIN])
     headers = {"origin": ORIGIN, "access-control-request-method": "POST", "access-control-request-headers": "x-any"}

@@ -42,7 +42,7 @@ def test_retry_headers(cls):
     found = headers(error)
     retry = False if cls.status == 500 else cls.retry  # what nobody expected happens again
     assert found.get("x-should-retry") == {True: "true", False: "false", None: None}[retry]
-    waits = cls.status in (429, 503) and cls.retry is not False
+    waits = cls.status in (429, 503) and (cls.retry is not False or cls is LoadFailed)
     assert ("retry-after" in found, "retry-after-ms" in found) == (waits, waits)
 
 
@@ -53,6 +53,11 @@ def test_retry_headers(cls):
 def test_retry_after_is_rounded_up_to_whole_seconds(after, seconds, milliseconds):
     found = headers(LoadFailed("no", retry_after=after))
     assert (found["retry-after"], found["retry-after-ms"]) == (seconds, milliseconds)
+
+
+def test_a_failed_load_says_how_long_it_lasts_and_keeps_sdks_from_waiting_for_it():
+    found = headers(LoadFailed("the weights are stale", retry_after=20.0))
+    assert (found["x-should-retry"], found["retry-after"]) == ("false", "20")
 
 
 def test_extra_fields_are_shown_but_take_no_other_ones_place():
