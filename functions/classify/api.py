@@ -14,26 +14,30 @@ LABELS_MAX = 256
 """Labels of one zero-shot request: each is computed with each text."""
 
 Texts = Annotated[
-    str | list[Any],
+    str | list[Any] | dict[str, Any],
     msgspec.Meta(
-        description="A text, or a list of texts.",
-        extra_json_schema={"type": ["string", "array"], "items": {"type": "string"}},
+        description="A text or a pair, or a list of them. A pair is `{text, text_pair}`, or in a list `[text, text]`; "
+        "`[text]` in a list is a text.",
+        extra_json_schema={
+            "type": ["string", "object", "array"],
+            "items": {"type": ["string", "object", "array"]},
+        },
     ),
 ]
 """Items are checked in `functions.classify.inputs`, which can say which one is wrong."""
 
 
-class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The body of `POST /v1/classify`. `null` is the same as absent, and unknown fields are ignored."""
+class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/classify`. `null` is the same as absent, and unknown fields are refused."""
 
-    model: str = ""
+    model: str | None = None
     """The manifest's name or an alias of it; may be left out where one model alone classifies."""
     input: Texts | None = None
-    """What to classify: at most 2,048 texts."""
+    """What to classify: at most 2,048 texts or pairs."""
     texts: Texts | None = None
     """Another name for `input`, as the Universal Runtime has it."""
     inputs: Texts | None = None
-    """Another name for `input`, as Hugging Face's clients have it. A list is a list of texts, never a pair."""
+    """Another name for `input`, as Hugging Face's clients have it. A list of texts is never a pair itself."""
     labels: str | list[Any] | None = None
     """Zero-shot: the labels to choose from, a list or separated by commas; for models of natural language inference."""
     multi_label: bool | None = None
@@ -46,6 +50,8 @@ class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The score from 0 to 1 from which a label is listed, or one for each label by its name."""
     raw_scores: bool | None = None
     """Answer the model's own numbers (logits) as scores. Which labels are listed stays the same."""
+    function_to_apply: str | None = None
+    """What makes scores of the model's numbers, in place of its own choice: `softmax`, `sigmoid` or `none`."""
     windows: str | None = None
     """How to read a text that is longer than the model takes: `mean`, `max`, `first` or `off`."""
     truncate: bool | None = None
@@ -117,8 +123,8 @@ class ModerationRequest(msgspec.Struct, kw_only=True, frozen=True):
             extra_json_schema={"type": ["string", "array"], "items": {"type": ["string", "object"]}},
         ),
     ]
-    model: str = ""
-    """The manifest's name or an alias of it; may be left out where one model alone classifies."""
+    model: str | None = None
+    """The manifest's name or an alias of it; may be left out where one model alone moderates."""
 
 
 class Moderation(msgspec.Struct, kw_only=True, frozen=True):

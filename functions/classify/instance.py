@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import msgspec
 
+from functions.classify import suiting
 from functions.classify.api import Classified, ClassifyRequest, Moderated, ModerationRequest
 from functions.classify.categories import nearest
-from functions.classify.inputs import check, labels, moderated, texts
+from functions.classify.inputs import Given, Pair, check, labels, moderated, places, texts
 from functions.classify.labeller import Labeller
-from functions.classify.options import ClassifyOptions, Windows, check_labels
-from functions.classify.passages import Reading
-from functions.classify.scores import activation
+from functions.classify.options import ClassifyOptions, Windows
+from functions.classify.reading import Reading
+from functions.classify.scores import Applied, activation
 from functions.classify.selection import Read, classifications, thresholds
 from functions.classify.verdicts import Verdicts
 from functions.engines.batching import brevity
 from functions.engines.batching.headed import HeadedEngine, HeadedModel
-from host.errors import InvalidRequest, LoadFailed, UnsupportedParameter
+from host.errors import InvalidRequest, UnsupportedParameter
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
 _CELLS_MAX = 1 << 18
 """Scores in one answer: texts times labels."""
+_MODERATION_HINT = "shorten it, or set another options.windows in the manifest"
 _BREATH = 64
 """Texts answered before other work of the event loop gets its turn."""
 
@@ -40,13 +43,14 @@ class Classifier(Instance):
         self._model = model
         self._knobs = knobs
         self._activation = activation(knobs.activation, model.config.get("problem_type"), len(model.labels))
-        self._labeller = Labeller(model, self._activation)
+        self._labeller = Labeller(model, knobs.entailment)
         self._said = None if knobs.threshold == "auto" else knobs.threshold
-        self._check_options()
-        _check_context(model, inference=self._labeller.entailment is not None)
-        if knobs.moderation or self._labeller.entailment is not None:
-            # A text must not end itself and go on as the hypothesis, nor hide behind tokens that mean its end.
+        inference = self._labeller.entailment is not None
+        if knobs.moderation or inference or model.config.get("is_encoder_decoder"):
+            # A text must not end itself and go on as the hypothesis, nor hide behind tokens that mean its end. Models
+            # like BART read the last of an input's closing tokens, and take no batch with another number of them.
             model.tokenizer.literal()
+        suiting.check(knobs, self._labeller, self._activation)
         self._verdicts = Verdicts(knobs.moderation, self._said) if knobs.moderation else None
 
     @classmethod
@@ -90,25 +94,27 @@ class Classifier(Instance):
         check(request)
         name, given = texts(request)
         reading = self._reading(request, name)
-        if request.threshold is not None and self._activation == "none" and self._labeller.entailment is None:
-            raise UnsupportedParameter("this model's scores are no probabilities: leave it out", param="threshold")
         wanted = labels(request)
-        chosen = wanted or self._knobs.labels
-        multi = self._knobs.multi_label if request.multi_label is None else request.multi_label
+        self._check_brief(wanted, request.hypothesis_template)
+        plain = [one for one in given if isinstance(one, str)]
+        if self._labeller.entailment is None or not plain:
+            activation_ = self._own(request, given, name)
+            _check_named(request.threshold, self._model.labels)
+            found = await self._labeller.trained(given, reading, activation_)
+            return await self._classified(request, found, activation_)
+        chosen = self._chosen(request, wanted, given, name)
+        _check_named(request.threshold, chosen)
         template = request.hypothesis_template or self._knobs.hypothesis_template
-        self._check_brief(wanted, template)
-        self._check_kind(request, wanted, name, len(given))
-        if chosen:
-            found = await self._labeller.chosen(given, chosen, template, reading, multi=multi)
-        else:
-            found = await self._labeller.trained(given, reading)
-        return await self._classified(request, found)
+        sent = (field for field in ("labels", "hypothesis_template") if getattr(request, field) is not None)
+        multi = self._knobs.multi_label if request.multi_label is None else request.multi_label
+        found = await self._labeller.chosen(
+            plain, chosen, template, reading, multi=multi, blamed=next(sent, reading.limited)
+        )
+        return await self._classified(request, found, "softmax")
 
-    async def _classified(self, request: ClassifyRequest, found: Read) -> Classified:
-        if isinstance(request.threshold, dict):
-            _check_named(request.threshold, found)
+    async def _classified(self, request: ClassifyRequest, found: Read, activation_: Applied) -> Classified:
         said = self._said if request.threshold is None else request.threshold
-        least = thresholds(said, found.labels, independent=found.independent)
+        least = thresholds(None if activation_ == "none" else said, found.labels, independent=found.independent)
         top_k = self._knobs.top_k if request.top_k is None else request.top_k
         data = []
         for item in classifications(found, least, top_k, raw=bool(request.raw_scores)):
@@ -126,12 +132,22 @@ class Classifier(Instance):
                 param="model",
             )
         how: Windows = "max" if self._knobs.windows == "auto" else self._knobs.windows
-        reading = Reading(name="input", how=how, limit=self._model.longest, overlap=self._knobs.overlap)
+        reading = Reading(
+            name="input",
+            places=places("input", request.input),
+            how=how,
+            limit=self._model.longest,
+            limited="input",
+            overlap=self._knobs.overlap,
+            hint=_MODERATION_HINT,
+        )
         if self._knobs.labels:
             template = self._knobs.hypothesis_template
-            found = await self._labeller.chosen(given, self._knobs.labels, template, reading, multi=True)
+            found = await self._labeller.chosen(
+                given, self._knobs.labels, template, reading, multi=True, blamed=reading.limited
+            )
         else:
-            found = await self._labeller.trained(given, reading)
+            found = await self._labeller.trained(given, reading, self._activation)
         results = self._verdicts.judge(found, one=parts)
         return Moderated(model=self._name, results=results, usage=Usage(prompt_tokens=found.tokens))
 
@@ -148,71 +164,86 @@ class Classifier(Instance):
             how = "first"
         elif request.truncate is False and how == "first":
             how = "off"
-        return Reading(name=name, how=how, limit=limit, overlap=self._knobs.overlap)
+        return Reading(
+            name=name,
+            places=places(name, getattr(request, name)),
+            how=how,
+            limit=limit,
+            limited=name if request.max_length is None else "max_length",
+            overlap=self._knobs.overlap,
+        )
 
-    def _check_brief(self, wanted: list[str] | None, template: str) -> None:
-        brevity.check(template, self._model.longest, "hypothesis_template")
+    def _check_brief(self, wanted: list[str] | None, template: str | None) -> None:
+        brevity.check(template or "", self._model.longest, "hypothesis_template")
         for at, label in enumerate(wanted or ()):
             brevity.check(label, self._model.longest, f"labels[{at}]")
 
-    def _check_kind(self, request: ClassifyRequest, wanted: list[str] | None, name: str, count: int) -> None:
-        """Raise `InvalidRequest` for labels that the model cannot choose from, and for a model that needs some."""
-        if self._labeller.entailment is None:
-            for field in ("labels", "multi_label", "hypothesis_template"):
-                if getattr(request, field) is not None:
-                    raise InvalidRequest(
-                        f"{field} is for models of natural language inference, whose labels include entailment; "
-                        f"this one has labels of its own: {_few(self._model.labels)}",
-                        param=field,
-                    )
-            if count * len(self._model.labels) > _CELLS_MAX:
-                most = _CELLS_MAX // len(self._model.labels)
-                raise InvalidRequest(
-                    f"{count} texts are too many for a model of {len(self._model.labels)} labels: send {most} at once",
-                    param=name,
-                )
-        elif not (wanted or self._knobs.labels):
+    def _own(self, request: ClassifyRequest, given: Sequence[Given], name: str) -> Applied:
+        """Return what makes scores of the model's own labels; raises `InvalidRequest` for what does not go with them.
+
+        A model of natural language inference gets here with pairs only.
+        """
+        for field in ("labels", "multi_label", "hypothesis_template"):
+            if getattr(request, field) is not None:
+                raise InvalidRequest(self._why_not(field), param=field)
+        count = len(given)
+        if count * len(self._model.labels) > _CELLS_MAX:
+            most = _CELLS_MAX // len(self._model.labels)
+            raise InvalidRequest(
+                f"{count} texts are too many for a model of {len(self._model.labels)} labels: send {most} at once",
+                param=name,
+            )
+        asked = request.function_to_apply
+        chosen = self._activation if asked is None else msgspec.convert(asked, Applied)
+        if request.threshold is not None and chosen == "none":
+            raise UnsupportedParameter(
+                "threshold is for probabilities, and these scores are the model's own numbers: leave threshold out",
+                param="threshold",
+            )
+        return chosen
+
+    def _why_not(self, field: str) -> str:
+        few = suiting.few(self._model.labels)
+        if self._labeller.entailment is not None:
+            return f"{field} is for texts, and these are pairs, which get the model's own labels: {few}"
+        return (
+            f"{field} is for models of natural language inference, whose labels include entailment; "
+            f"this one has labels of its own: {few}"
+        )
+
+    def _chosen(
+        self, request: ClassifyRequest, wanted: list[str] | None, given: Sequence[Given], name: str
+    ) -> list[str]:
+        """Return the labels that a model of natural language inference is to choose from; raises `InvalidRequest`."""
+        pair = next((at for at, one in enumerate(given) if isinstance(one, Pair)), None)
+        if pair is not None:
+            place = f"{name}[{pair}]"
+            raise InvalidRequest(
+                f"{place} is a pair and others are texts: this model has labels of its own for pairs and takes labels "
+                "for texts, so send them apart",
+                param=place,
+            )
+        if request.function_to_apply is not None:
+            raise UnsupportedParameter(
+                "function_to_apply is for a model's own labels, and zero-shot scores are probabilities of entailment: "
+                "leave function_to_apply out",
+                param="function_to_apply",
+            )
+        chosen = wanted or self._knobs.labels
+        if not chosen:
             raise InvalidRequest(
                 "labels is missing: this is a model of natural language inference, which scores any labels for a "
-                "text; send some, or set options.labels in the manifest",
+                "text; send some, or set options.labels in the manifest; pairs of texts need none",
                 param="labels",
             )
-
-    def _check_options(self) -> None:
-        """Raise `LoadFailed` for options that do not suit the model's labels."""
-        knobs, own = self._knobs, self._model.labels
-        inference = self._labeller.entailment is not None
-        if inference and knobs.moderation and not knobs.labels:
-            raise LoadFailed("options.labels is needed: `moderation` says what labels mean, and this model has none")
-        if inference:
-            return
-        if knobs.labels:
-            raise LoadFailed(f"options.labels is for models of natural language inference; this one has {_few(own)}")
-        try:
-            check_labels("moderation", knobs.moderation, own)
-            check_labels("threshold", self._said if isinstance(self._said, dict) else (), own)
-        except ValueError as error:
-            raise LoadFailed(f"options: {error}") from None
-        if self._activation == "none" and (knobs.moderation or self._said is not None):
-            key = "moderation" if knobs.moderation else "threshold"
-            raise LoadFailed(f"options.{key} needs probabilities, and this model's scores are plain numbers")
+        return chosen
 
 
-def _check_context(model: HeadedModel, *, inference: bool) -> None:
-    frame = len(model.tokenizer.prefix) + len(model.tokenizer.suffix)
-    taken = model.tokenizer.pair.extra if inference else frame
-    if model.longest <= taken:
-        raise LoadFailed(f"context is {model.longest}: it must be more than the {taken} special tokens of this model")
-
-
-def _check_named(given: dict[str, float], found: Read) -> None:
-    for label in given:
-        if label not in found.labels:
+def _check_named(given: float | dict[str, float] | None, labels_: Sequence[str]) -> None:
+    """Raise `InvalidRequest` for a threshold of a label that is none of these."""
+    for label in given if isinstance(given, dict) else ():
+        if label not in labels_:
             raise InvalidRequest(
-                f"threshold names `{label}`, which is no label here; {nearest(label, found.labels)}",
+                f"threshold names `{label}`, which is no label here; {nearest(label, labels_)}",
                 param=f"threshold.{label}",
             )
-
-
-def _few(labels_: tuple[str, ...]) -> str:
-    return ", ".join(labels_[:8]) + (", …" if len(labels_) > 8 else "")

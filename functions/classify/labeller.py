@@ -1,4 +1,4 @@
-"""A loaded model that labels texts: by the labels it was trained on, or by any, with an NLI model.
+"""A loaded model that labels texts and pairs: by the labels it was trained on, or by any, with an NLI model.
 
 It knows items, logits and scores, and nothing of requests or engines.
 """
@@ -11,55 +11,62 @@ from collections.abc import Sequence
 import numpy as np
 
 from functions.classify import zeroshot
-from functions.classify.passages import Passage, Passages, Reading
+from functions.classify.inputs import Given
+from functions.classify.passages import Passage, Passages
+from functions.classify.reading import Reading
 from functions.classify.scores import Applied, Together, applied, together
 from functions.classify.selection import Read
 from functions.engines.batching.headed import HeadedModel, Logits
+from functions.engines.batching.item import PairFrame
+from host.errors import NotFinite
 
 _BREATH = 256
 """Texts or labels put together before other work of the event loop gets its turn."""
 
 
 class Labeller:
-    """Reads texts with one model; `activation` is for its own labels."""
+    """Reads texts with one model; `entails` is its label of entailment, where no name says so."""
 
-    def __init__(self, model: HeadedModel, activation: Applied) -> None:
+    def __init__(self, model: HeadedModel, entails: str | None = None) -> None:
         self.model = model
-        self.activation = activation
-        self.entailment = zeroshot.entailment(model.labels)
+        self.entailment = zeroshot.entailment(model.labels, entails)
         """None for a model that is not one of natural language inference."""
-        self._passages = Passages(model.tokenizer)
+        self.pair = _frame(model)
+        """What stands around two texts."""
+        self._passages = Passages(model.tokenizer, self.pair)
 
-    async def trained(self, texts: Sequence[str], reading: Reading) -> Read:
-        """Return what the model's own labels say of each text; raises what `Passages.whole` and the model raise."""
-        passages = await self._passages.whole(texts, reading)
-        numbers, how = await self._computed(passages), _how(reading)
-        raw = np.empty((len(texts), len(self.model.labels)))
+    async def trained(self, given: Sequence[Given], reading: Reading, activation: Applied) -> Read:
+        """Return what the model's own labels say of each text or pair; raises what `Passages.whole` and it raise."""
+        passages = await self._passages.whole(given, reading)
+        numbers, how = await self._computed(passages, reading), _how(reading)
+        raw = np.empty((len(given), len(self.model.labels)))
         for at, (passage, rows) in enumerate(zip(passages, numbers, strict=True)):
-            raw[at] = together(rows, passage.tokens, how, self.activation)
+            raw[at] = together(rows, passage.tokens, how, activation)
             if at % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         return Read(
             labels=self.model.labels,
-            scores=applied(raw, self.activation),
+            scores=applied(raw, activation),
             raw=raw,
-            independent=self.activation == "sigmoid",
+            independent=activation == "sigmoid",
             windows=[len(passage.items) for passage in passages],
             truncated=[passage.truncated for passage in passages],
             tokens=_tokens(passages),
         )
 
     async def chosen(
-        self, texts: Sequence[str], labels: Sequence[str], template: str, reading: Reading, *, multi: bool
+        self, texts: Sequence[str], labels: Sequence[str], template: str, reading: Reading, *, multi: bool, blamed: str
     ) -> Read:
-        """Return what is to be said of each text by these labels; for models of natural language inference."""
+        """Return what is to be said of each text by these labels; for models of natural language inference.
+
+        Raises what `Passages.paired` raises, which blames the field `blamed` for sentences that are too long.
+        """
         places = self.entailment
         assert places is not None
         sentences = [zeroshot.hypothesis(template, label) for label in labels]
-        seconds = [pieces.ids for pieces in await self.model.tokenizer.pieces(sentences)]
-        grid = await self._passages.paired(texts, seconds, reading)
+        grid = await self._passages.paired(texts, sentences, reading, blamed)
         passages = [passage for row in grid for passage in row]
-        numbers, how = await self._computed(passages), _how(reading)
+        numbers, how = await self._computed(passages, reading, each=len(labels)), _how(reading)
         logits = np.empty((len(passages), len(self.model.labels)))
         for at, (passage, rows) in enumerate(zip(passages, numbers, strict=True)):
             logits[at] = zeroshot.read(rows, passage.tokens, how, places)
@@ -76,10 +83,38 @@ class Labeller:
             tokens=_tokens(passages),
         )
 
-    async def _computed(self, passages: Sequence[Passage]) -> list[list[Logits]]:
-        """Return the logits of each passage's items."""
-        rows = iter(await self.model.logits([item for passage in passages for item in passage.items]))
-        return [[next(rows) for _ in passage.items] for passage in passages]
+    async def _computed(self, passages: Sequence[Passage], reading: Reading, each: int = 1) -> list[list[Logits]]:
+        """Return the logits of each passage's items; `each` passages are of one text.
+
+        Texts and pairs are computed apart: models like BART read the last of an input's closing tokens, and take no
+        batch of inputs that have another number of them. Raises `NotFinite` that names the text.
+        """
+        found: list[list[Logits]] = [[] for _ in passages]
+        for kind in (False, True):
+            owners = [at for at, passage in enumerate(passages) if passage.pair is kind for _ in passage.items]
+            items = [item for passage in passages if passage.pair is kind for item in passage.items]
+            try:
+                rows = await self.model.logits(items) if items else []
+            except NotFinite as error:
+                texts = [owner // each for owner in owners]
+                raise _named(error, texts, reading.places) from error
+            for owner, row in zip(owners, rows, strict=True):
+                found[owner].append(row)
+        return found
+
+
+def _named(error: NotFinite, texts: Sequence[int], places: Sequence[str]) -> NotFinite:
+    """Return the error with the text's index in place of the item's; `texts` are those of the items."""
+    if "index" not in error.extra:
+        return error
+    at = texts[error.extra["index"]]
+    return NotFinite(f"{places[at]}: {error.message}", param=places[at], extra={"index": at})
+
+
+def _frame(model: HeadedModel) -> PairFrame:
+    """Return what stands around a pair, without segments where the model knows only one."""
+    pair, kinds = model.tokenizer.pair, model.config.get("type_vocab_size")
+    return PairFrame(pair.before, pair.between, pair.after) if isinstance(kinds, int) and kinds < 2 else pair
 
 
 def _how(reading: Reading) -> Together:

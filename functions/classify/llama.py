@@ -6,6 +6,7 @@ A file says nothing of `problem_type`: several labels are taken to exclude each 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from functions.engines.batching.headed import Head, Logits
 from functions.engines.batching.item import Ids, Item, PairFrame, Pieces
 from functions.engines.llama.library import lib
 from functions.engines.llama.model import Model
+from functions.engines.llama.pooled import heads
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.words import Words
@@ -60,9 +62,10 @@ class LlamaHeaded:
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
-        """Load vocabulary and weights; raises `LoadFailed` and `OutOfMemory`."""
+        """Load vocabulary and weights; raises `LoadFailed`, also where a converter lost the head, and `OutOfMemory`."""
         pooled = PooledModel.load(load, plan, progress, "labels")
         try:
+            heads.check(pooled.model.metadata("general.architecture") or "", Path(load.path))
             return cls(pooled, plan)
         except BaseException:
             pooled.close()

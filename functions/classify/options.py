@@ -48,6 +48,8 @@ class ClassifyOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     """Zero-shot: the labels where a request brings none. The model has to be one of natural language inference."""
     hypothesis_template: str = "This example is {}."
     """Zero-shot: the sentence that is true of a text when the label, in the place of `{}`, is right."""
+    entailment: Label | None = None
+    """Zero-shot: the model's label that says that the sentence is true, where no name begins with `entail`."""
     multi_label: bool = False
     """Zero-shot: several labels may be right, and each is scored by itself."""
     moderation: dict[Label, Category | list[Category] | Rule] = {}

@@ -1,185 +1,146 @@
-"""Texts as items to compute: whole where they fit, else in windows, at their beginning only, or refused.
+"""Texts and pairs as items to compute: tokenised, cut, counted, and only then made.
 
-It knows tokens and lengths; what the numbers mean that come back is the caller's.
+It knows tokens and special tokens; what the numbers mean that come back is the caller's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
+import numpy as np
 
-from functions.classify.options import Windows
-from functions.engines.batching import brevity
+from functions.classify import cuts
+from functions.classify.cuts import Cut
+from functions.classify.inputs import Given, Pair
+from functions.classify.reading import Reading
 from functions.engines.batching.headed import TextTokenizer
-from functions.engines.batching.item import Ids, Item
-from functions.engines.batching.windows import windows
-from host.errors import InputTooLong, InvalidRequest
+from functions.engines.batching.item import Ids, Item, PairFrame
+from functions.engines.batching.reader import Reader, Tokens
 
-ITEMS_MAX = 65_536
-"""Inputs that one request may have computed: texts times labels times windows."""
-_WINDOWS_MAX = 1024
-"""Windows of one text."""
 _BREATH = 512
-"""Items made before other work of the event loop gets its turn: a few milliseconds."""
-_HINT = "shorten it, send windows: mean to have all of it read in windows, or truncate: true to have its beginning read"
-
-
-class Reading(msgspec.Struct, kw_only=True, frozen=True):
-    """How a request wants its texts read."""
-
-    name: str
-    """The field that holds them, for messages."""
-    how: Windows
-    limit: int
-    """Tokens computed at once, special ones included."""
-    overlap: float
-    """The share of a window that the next one reads again."""
+"""Items counted or made before other work of the event loop gets its turn: a few milliseconds."""
 
 
 class Passage(msgspec.Struct, kw_only=True, frozen=True):
-    """One text, or one with a hypothesis, as items."""
+    """One text, a pair, or a text with a hypothesis, as items."""
 
     items: list[Item]
     tokens: list[int]
-    """Of the text in each item."""
+    """Of the text in each item; of a pair, of the text that is read in windows."""
     truncated: bool
+    pair: bool
+    """Whether its items are of two texts."""
 
 
 class Passages:
-    """Makes passages for one model."""
+    """Makes passages for one model; `pair` is what stands around two texts."""
 
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: TextTokenizer, pair: PairFrame) -> None:
+        self._reader = Reader(tokenizer)
+        self._prefix = np.array(tokenizer.prefix, dtype=np.int32)
+        self._suffix = np.array(tokenizer.suffix, dtype=np.int32)
+        self._extra = len(self._prefix) + len(self._suffix)
+        self._pair = pair
 
-    async def whole(self, texts: Sequence[str], reading: Reading) -> list[Passage]:
-        """Return each text as the model's input; raises `InvalidRequest` and `InputTooLong` that name its index."""
-        prefix, suffix = self._tokenizer.prefix, self._tokenizer.suffix
-        room = _room(reading, len(prefix) + len(suffix), "max_length")
+    async def whole(self, given: Sequence[Given], reading: Reading) -> list[Passage]:
+        """Return each text or pair as the model's input; raises `InvalidRequest`, `InputTooLong` naming its index."""
+        room = reading.room(self._extra)
+        if any(isinstance(one, Pair) for one in given):
+            reading.room(self._pair.extra + 1)
+        read = iter(await self._read(list(_flat(given, reading.places)), room, reading))
+        count = _Count(reading)
+        parts: list[tuple[Tokens, Tokens | None, Cut]] = []
+        for one, place in zip(given, reading.places, strict=True):
+            first, second = next(read), next(read) if isinstance(one, Pair) else None
+            if second is None:
+                cut = cuts.single(first, room, place, reading)
+            else:
+                cut = cuts.both(first, second, reading.limit - self._pair.extra, place, reading)
+            parts.append((first, second, cut))
+            await count.add(len(cut.spans))
         found: list[Passage] = []
-        kept = _shortened(texts, reading)
-        for at, ids in enumerate(await self._tokenizer.encode(kept)):
-            bare = ids[len(prefix) : len(ids) - len(suffix)]
-            spans, truncated = _spans(len(bare), room, _place(reading, at, len(texts)), reading)
-            truncated = truncated or len(kept[at]) < len(texts[at])
-            framed = (
-                [ids]
-                if len(spans) == 1 and not truncated
-                else [self._tokenizer.frame(bare[a:b].tolist()) for a, b in spans]
-            )
-            items = [Item(ids=part) for part in framed]
-            found.append(Passage(items=items, tokens=[b - a for a, b in spans], truncated=truncated))
-            if at % _BREATH == _BREATH - 1:
-                await asyncio.sleep(0)
-        return _checked(found, reading)
-
-    async def paired(self, texts: Sequence[str], seconds: Sequence[Ids], reading: Reading) -> list[list[Passage]]:
-        """Return each text with each of the second texts, whose tokens are never cut; raises like `whole`.
-
-        Windows are the same for every second text. A beginning is as long as each leaves room for, as Transformers'
-        zero-shot pipeline has it.
-        """
-        if len(texts) * len(seconds) > ITEMS_MAX:
-            raise _too_many(f"{len(texts)} texts with {len(seconds)} labels", reading)
-        pair = self._tokenizer.pair
-        longest = max(map(len, seconds))
-        rooms = [
-            _room(reading, pair.extra + (len(ids) if reading.how == "first" else longest), "labels") for ids in seconds
-        ]
-        found: list[list[Passage]] = []
-        made = 0
-        kept = _shortened(texts, reading)
-        for at, pieces in enumerate(await self._tokenizer.pieces(kept)):
-            row: list[Passage] = []
-            place = _place(reading, at, len(texts))
-            for second, room in zip(seconds, rooms, strict=True):
-                spans, truncated = _spans(len(pieces.ids), room, place, reading)
-                truncated = truncated or len(kept[at]) < len(texts[at])
-                items = [pair.item(pieces.ids[a:b], second) for a, b in spans]
-                row.append(Passage(items=items, tokens=[b - a for a, b in spans], truncated=truncated))
-                made += len(items)
-                if made >= _BREATH:
-                    made = 0
-                    await asyncio.sleep(0)
-            found.append(row)
-        _checked([passage for row in found for passage in row], reading)
+        for first, second, cut in parts:
+            found.append(self._passage(cut, first.ids, None if second is None else second.ids))
+            await count.made(len(cut.spans))
         return found
 
+    async def paired(
+        self, texts: Sequence[str], seconds: Sequence[str], reading: Reading, blamed: str
+    ) -> list[list[Passage]]:
+        """Return each text with each of the second texts, which are never cut and come from the field `blamed`.
 
-def _room(reading: Reading, taken: int, blamed: str) -> int:
-    """Return how many tokens of a text one item holds beside what is not of it."""
-    room = reading.limit - taken
-    if room < 1:
-        raise InvalidRequest(
-            f"{blamed} leaves no room for a text: {taken} tokens stand around it, and {reading.limit} are taken in all",
-            param=blamed,
-        )
-    return room
+        Raises like `whole`. Windows are the same for every second text; a beginning is as long as each leaves room
+        for, as Transformers' zero-shot pipeline has it.
+        """
+        reading.check_count(len(texts) * len(seconds), f"{len(texts)} texts with {len(seconds)} labels")
+        behind = [tokens.ids for tokens in await self._reader.read(seconds, reading.limit)]
+        taken = [len(ids) if reading.how == "first" else max(map(len, behind)) for ids in behind]
+        rooms = [reading.room(self._pair.extra + count, blamed) for count in taken]
+        read = await self._read(list(zip(texts, reading.places, strict=True)), max(rooms), reading)
+        count, often = _Count(reading), Counter(rooms)
+        table: list[dict[int, Cut]] = []
+        for tokens, place in zip(read, reading.places, strict=True):
+            table.append({room: cuts.single(tokens, room, place, reading) for room in often})
+            await count.add(sum(len(cut.spans) * often[room] for room, cut in table[-1].items()))
+        found: list[list[Passage]] = []
+        for tokens, row in zip(read, table, strict=True):
+            found.append([])
+            for second, room in zip(behind, rooms, strict=True):
+                found[-1].append(self._beside(row[room], tokens.ids, second))
+                await count.made(len(row[room].spans))
+        return found
 
+    async def _read(self, texts: Sequence[tuple[str, str]], room: int, reading: Reading) -> list[Tokens]:
+        """Return the tokens of texts that come with their places, as many as can matter."""
+        kept = [reading.shortened(text, place) for text, place in texts]
+        found = await self._reader.read(kept, reading.enough(room))
+        return [
+            tokens if len(start) == len(text) else msgspec.structs.replace(tokens, whole=False)
+            for tokens, start, (text, _) in zip(found, kept, texts, strict=True)
+        ]
 
-def _spans(count: int, room: int, place: str, reading: Reading) -> tuple[list[tuple[int, int]], bool]:
-    """Return the first token and the end of each part of a text to read, and whether its end is left out."""
-    if not count:
-        raise InvalidRequest(f"{place} has no tokens for this model", param=place)
-    if count <= room:
-        return [(0, count)], False
-    if reading.how == "first":
-        return [(0, room)], True
-    if reading.how == "off":
-        raise _too_long(place, f"{count} tokens", room)
-    spans = windows(count, room, int(room * reading.overlap))
-    if len(spans) > _WINDOWS_MAX:
-        raise _too_long(place, f"{count} tokens", room, most=_WINDOWS_MAX * room)
-    return spans, False
+    def _passage(self, cut: Cut, first: Ids, second: Ids | None = None) -> Passage:
+        if second is None:
+            items = [Item(ids=np.concatenate([self._prefix, first[a:b], self._suffix])) for (a, b), _ in cut.spans]
+        else:
+            items = [self._pair.item(first[a:b], second[c:d]) for (a, b), (c, d) in cut.spans]
+        return Passage(items=items, tokens=cut.tokens, truncated=cut.truncated, pair=second is not None)
 
-
-def _shortened(texts: Sequence[str], reading: Reading) -> list[str]:
-    """Return the texts without what is over-long by far.
-
-    Megabytes of text would else keep the tokenizer, and whoever waits for it, busy only to be cut or refused.
-    """
-    if reading.how == "first":
-        return [brevity.head(text, reading.limit) for text in texts]
-    for at, text in enumerate(texts):
-        _check_brief(text, _place(reading, at, len(texts)), reading)
-    return list(texts)
-
-
-def _check_brief(text: str, place: str, reading: Reading) -> None:
-    if reading.how == "off":
-        brevity.check(text, reading.limit, place, _HINT)
-        return
-    most = reading.limit * _WINDOWS_MAX
-    brevity.check(text, most, place, "send it in parts")
-    # A word is a token at least.
-    if len(text) >= 2 * most and len(text.split(maxsplit=most)) > most:
-        raise _too_long(place, f"more than {most} tokens", reading.limit, most=most)
+    def _beside(self, cut: Cut, first: Ids, second: Ids) -> Passage:
+        """Return each part of the first text with the whole of the second one."""
+        items = [self._pair.item(first[a:b], second) for (a, b), _ in cut.spans]
+        return Passage(items=items, tokens=cut.tokens, truncated=cut.truncated, pair=True)
 
 
-def _checked(found: list[Passage], reading: Reading) -> list[Passage]:
-    """Return the passages; raises `InvalidRequest` where they are more than one request may have computed."""
-    count = sum(len(passage.items) for passage in found)
-    if count > ITEMS_MAX:
-        raise _too_many(f"{count} windows", reading)
-    return found
+class _Count:
+    """Counts what a request is to have computed; the event loop's other work has its turn now and then."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._sum = 0
+        self._since = 0
+
+    async def add(self, items: int) -> None:
+        """Count items that are to be made; raises `InvalidRequest` once they are too many."""
+        self._sum += items
+        self._reading.check_count(self._sum, f"at least {self._sum} windows")
+        await self.made(items)
+
+    async def made(self, items: int) -> None:
+        """Give way where enough was done since the last time."""
+        self._since += items
+        if self._since >= _BREATH:
+            self._since = 0
+            await asyncio.sleep(0)
 
 
-def _place(reading: Reading, at: int, count: int) -> str:
-    return f"{reading.name}[{at}]" if count > 1 else reading.name
-
-
-def _too_many(what: str, reading: Reading) -> InvalidRequest:
-    return InvalidRequest(
-        f"{reading.name} is too much for one request: {what}, and {ITEMS_MAX} inputs are computed at most; "
-        "send fewer texts at once",
-        param=reading.name,
-    )
-
-
-def _too_long(place: str, has: str, room: int, most: int | None = None) -> InputTooLong:
-    if most is not None:
-        return InputTooLong(
-            f"{place} is too large: it has {has}, and {most} are read in windows at most; send it in parts", param=place
-        )
-    return InputTooLong(f"{place} is too large: it has {has}, {room} are read at once; {_HINT}", param=place)
+def _flat(given: Sequence[Given], places: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield every text with its place, those of a pair after each other."""
+    for one, place in zip(given, places, strict=True):
+        if isinstance(one, Pair):
+            yield from ((text, f"{place}.{name}") for text, name in zip(one, Pair._fields, strict=True))
+        else:
+            yield one, place

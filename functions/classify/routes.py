@@ -25,14 +25,14 @@ from host.http.response import JsonResponse
 @post(
     ["/v1/classify", "/classify"],
     status_code=200,
-    summary="Classify texts",
+    summary="Classify texts and pairs of texts",
     tags=["classify"],
     responses={200: ResponseSpec(ClassificationList, generate_examples=False, description="In the order of the texts")},
 )
 async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> JsonResponse:
-    """Return labels with scores for each text, in their order."""
+    """Return labels with scores for each text or pair, in their order."""
     check(data)
-    found = await host.call(data.model, CLASSIFY, data)
+    found = await host.call(data.model or "", CLASSIFY, data)
     tokens = found.usage.prompt_tokens
     usage = ClassifyUsage(prompt_tokens=tokens, total_tokens=tokens)
     model = data.model or found.model
@@ -49,6 +49,6 @@ async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> Jso
 async def create_moderation(data: JSONBody[ModerationRequest], host: HostDependency) -> JsonResponse:
     """Say of each input whether it is harmful, and by which of OpenAI's categories."""
     moderated(data)
-    found = await host.call(data.model, MODERATE, data)
+    found = await host.call(data.model or "", MODERATE, data)
     name = f"modr-{uuid.uuid4().hex}"
     return JsonResponse(ModerationList(id=name, model=data.model or found.model, results=found.results))

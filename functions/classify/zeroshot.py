@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from functions.classify.scores import Numbers, Together, applied, log_softmax, together
 
+_AGAINST = ("contra", "not_entail", "not entail", "not-entail", "non_entail", "non-entail", "nonentail")
+
 
 class Entailment(msgspec.Struct, kw_only=True, frozen=True):
     """Which of a model's logits say that the second text follows from the first, and that it does not."""
@@ -22,16 +24,20 @@ class Entailment(msgspec.Struct, kw_only=True, frozen=True):
     no: int
 
 
-def entailment(labels: Sequence[str]) -> Entailment | None:
+def entailment(labels: Sequence[str], said: str | None = None) -> Entailment | None:
     """Return the places of an NLI model's labels; None for a model of another kind.
 
-    The pipeline takes the first or the last logit for contradiction; here it is the one that is named so, where one is.
+    `said` is the label of entailment where its name does not tell. The pipeline takes the first or the last logit for
+    contradiction; here it is the one that is named so, where one is.
     """
-    names = [label.lower() for label in labels]
-    yes = next((at for at, name in enumerate(names) if name.startswith("entail")), None)
+    names = [label.strip().lower() for label in labels]
+    if said is not None:
+        yes = labels.index(said) if said in labels else None
+    else:
+        yes = next((at for at, name in enumerate(names) if name.startswith("entail")), None)
     if yes is None or len(names) < 2:
         return None
-    against = (at for at, name in enumerate(names) if name.startswith(("contra", "not_entail", "not entail")))
+    against = (at for at, name in enumerate(names) if at != yes and name.startswith(_AGAINST))
     return Entailment(yes=yes, no=next(against, len(names) - 1 if yes == 0 else 0))
 
 

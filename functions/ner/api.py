@@ -21,13 +21,13 @@ Texts = Annotated[
 """Items are checked in `functions.ner.inputs`, which can say which one is wrong."""
 
 
-class NerRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The body of `POST /v1/ner`. `null` is the same as absent, and unknown fields are ignored."""
+class NerRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /v1/ner`. `null` is the same as absent, and unknown fields are refused."""
 
-    model: str
-    """The manifest's name or an alias of it."""
+    model: str | None = None
+    """The manifest's name or an alias of it; may be left out where one model alone finds entities."""
     input: Texts | None = None
-    """A text or at most 2,048 of them, of any length."""
+    """A text or at most 2,048 of them, of up to 262,144 tokens each."""
     texts: Texts | None = None
     """Another name for `input`."""
     aggregation_strategy: str | None = None
@@ -48,6 +48,8 @@ class NerRequest(msgspec.Struct, kw_only=True, frozen=True):
     offset_unit: str | None = None
     """What `start` and `end` count: `codepoint` (the default; as Python does), `utf16` (JavaScript, Java, C#) or `byte`
     (of the text in UTF-8; Go, Rust)."""
+    user: Any = None
+    """Taken and not used."""
 
 
 class Entity(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
@@ -77,6 +79,8 @@ class Found(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 class NerAnswer(msgspec.Struct, kw_only=True, frozen=True):
     """What was found in each text of a request, in their order."""
 
+    model: str = ""
+    """The manifest's name."""
     data: list[Found]
     usage: Usage
     """Tokens that were computed, special ones and what windows share included."""

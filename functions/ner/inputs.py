@@ -55,6 +55,13 @@ def listed(request: NerRequest) -> list[str]:
     return texts
 
 
+def places(request: NerRequest) -> list[str]:
+    """Return what each text is called in the request: `input`, or `texts[3]`."""
+    name = "input" if request.input is not None else "texts"
+    given = request.input if request.input is not None else request.texts
+    return [name] if isinstance(given, str) else [f"{name}[{at}]" for at in range(len(given or ()))]
+
+
 def _check_redaction(template: str) -> None:
     """Raise `InvalidRequest` for what is not a template of replacements."""
     if not 1 <= len(template) <= _REDACTION_MAX:

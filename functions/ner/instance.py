@@ -7,41 +7,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 import numpy as np
 
-from functions.engines.batching import brevity
 from functions.engines.batching.headed import HeadedModel, Logits
 from functions.engines.batching.item import Item, Pieces
 from functions.ner.api import Entity, Found, NerAnswer, NerRequest
-from functions.ner.inputs import check, listed
+from functions.ner.inputs import check, listed, places
 from functions.ner.looking import Looking, default_overlap, looking
 from functions.ner.options import NerOptions
+from functions.ner.reading import Named, Reading
 from functions.ner.redaction import Redaction, redacted
 from functions.ner.spans import place, spans
-from functions.ner.strategies import decide, probabilities
+from functions.ner.strategies import judged
 from functions.ner.tags import Tags
 from functions.ner.units import told
 from functions.ner.windows import Window, stitched, windows
 from functions.ner.words import Words, words
-from host.errors import LoadFailed
+from host.errors import InvalidRequest, LoadFailed, NotFinite
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 A = TypeVar("A")
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
-_WINDOWS_MAX = 1024
-"""Windows that the characters of one text may be enough for."""
+_WINDOWS_MAX = 16_384
+"""Windows of one text."""
 _BRIEF = 2048
-"""Tokens of a request whose words are found on the event loop, which takes a few milliseconds; more go to a thread."""
+"""Tokens of texts whose words are found on the event loop, which takes a few milliseconds; more go to a thread."""
 
 
 class Text(msgspec.Struct, frozen=True):
     """One text of a request, made ready."""
 
+    name: str
+    """Its place in the request."""
     text: str
     pieces: Pieces
     words: Words
@@ -54,12 +58,14 @@ class NerInstance(Instance):
     model: ClassVar[Any]
     """The engine's class of models, which makes a `HeadedModel` of a load: `plan(load)`, `load(…, head)`."""
 
-    def __init__(self, headed: HeadedModel, knobs: NerOptions) -> None:
+    def __init__(self, name: str, headed: HeadedModel, knobs: NerOptions) -> None:
+        self._name = name
         self._headed = headed
         self._knobs = knobs
         self._tags = Tags(headed.labels, knobs.rename)
         self._outside = self._tags.types < 0
         headed.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
+        self._reading = Reading(headed.tokenizer)
         self._before = np.array(headed.tokenizer.prefix, dtype=np.int32)
         self._after = np.array(headed.tokenizer.suffix, dtype=np.int32)
         self._extra = len(self._before) + len(self._after)
@@ -78,24 +84,31 @@ class NerInstance(Instance):
         headed: HeadedModel = cls.model.load(load, plan, progress, "token")
         try:
             _check_head(headed)
-            return cls(headed, _knobs(load))
+            return cls(load.manifest.name, headed, _knobs(load))
         except BaseException:
             headed.close()
             raise
 
     async def answer(self, request: NerRequest) -> NerAnswer:
-        """Return the entities of each text. Raises `InvalidRequest`, and `InputTooLong` for megabytes in one text."""
+        """Return the entities of each text.
+
+        Raises `InvalidRequest`, `InputTooLong` for megabytes in one text, and `NotFinite`, each naming the text.
+        """
         check(request)
         wanted = looking(request, self._knobs, self._tags, longest=self._headed.longest, extra=self._extra)
-        given = listed(request)
-        self._check_brief(request, given)
-        pieces = await self._headed.tokenizer.pieces(given)
-        size = sum(len(found.ids) for found in pieces)
-        texts = await _computed(size, lambda: [self._ready(*pair, wanted) for pair in zip(given, pieces, strict=True)])
-        items = [item for text in texts for item in self._items(text)]
-        logits = await self._headed.logits(items)
-        data = await _computed(size, lambda: self._found(texts, logits, wanted))
-        return NerAnswer(data=data, usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)))
+        redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
+        named = list(zip(places(request), listed(request), strict=True))
+        data: list[Found] = []
+        tokens = 0
+        async with aclosing(self._reading.groups(named)) as groups:
+            async for pieces in groups:
+                group = named[len(data) : len(data) + len(pieces)]
+                size = sum(len(found.ids) for found in pieces)
+                texts = await _computed(size, partial(self._made_ready, group, pieces, wanted))
+                logits = await self._logits(texts)
+                data += await _computed(size, partial(self._found, texts, logits, wanted, redaction, len(data)))
+                tokens += sum(last - first + self._extra for text in texts for first, last in text.cut)
+        return NerAnswer(model=self._name, data=data, usage=Usage(prompt_tokens=tokens))
 
     def facts(self) -> Facts:
         """Return what was chosen."""
@@ -112,28 +125,47 @@ class NerInstance(Instance):
         """End the threads."""
         self._headed.close()
 
-    def _check_brief(self, request: NerRequest, given: Sequence[str]) -> None:
-        """Raise `InputTooLong` for a text that would keep the tokenizer, and all who wait for it, busy for long."""
-        name = "input" if request.input is not None else "texts"
-        for at, text in enumerate(given):
-            place = name if isinstance(getattr(request, name), str) else f"{name}[{at}]"
-            brevity.check(text, self._headed.longest * _WINDOWS_MAX, place, "send it in parts")
+    def _made_ready(self, named: Sequence[Named], read: Sequence[Pieces], wanted: Looking) -> list[Text]:
+        texts: list[Text] = []
+        for (name, text), pieces in zip(named, read, strict=True):
+            found = words(text, pieces, self._knobs.words)
+            count = len(pieces.ids)
+            cut = windows(found.starts, count, wanted.room, wanted.overlap) if count else []
+            if len(cut) > _WINDOWS_MAX:
+                raise InvalidRequest(
+                    f"{name} makes {len(cut)} windows of {wanted.room} tokens, {_WINDOWS_MAX} are computed at most: "
+                    "send it in parts, or set a larger max_length or a smaller stride",
+                    param=name,
+                )
+            texts.append(Text(name, text, pieces, found, cut))
+        return texts
 
-    def _ready(self, text: str, pieces: Pieces, wanted: Looking) -> Text:
-        found = words(text, pieces, self._knobs.words)
-        count = len(pieces.ids)
-        cut = windows(found.starts, count, wanted.room, wanted.overlap) if count else []
-        return Text(text, pieces, found, cut)
+    async def _logits(self, texts: Sequence[Text]) -> list[Logits]:
+        """Return the logits of all windows; raises `NotFinite` that names the text."""
+        try:
+            return await self._headed.logits([item for text in texts for item in self._items(text)])
+        except NotFinite as error:
+            if "index" not in error.extra:
+                raise
+            name = [text.name for text in texts for _ in text.cut][error.extra["index"]]
+            raise NotFinite(f"{name}: {error.message}", param=name) from error
 
     def _items(self, text: Text) -> list[Item]:
         parts = (text.pieces.ids[first:last] for first, last in text.cut)
         return [Item(ids=np.concatenate([self._before, part, self._after])) for part in parts]
 
-    def _found(self, texts: Sequence[Text], logits: Sequence[Logits], wanted: Looking) -> list[Found]:
-        redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
+    def _found(
+        self,
+        texts: Sequence[Text],
+        logits: Sequence[Logits],
+        wanted: Looking,
+        redaction: Redaction | None,
+        first: int,
+    ) -> list[Found]:
+        """Return the entities of texts; `first` is the index of the first one in the request."""
         found: list[Found] = []
         at = 0
-        for index, text in enumerate(texts):
+        for index, text in enumerate(texts, first):
             parts = logits[at : at + len(text.cut)]
             at += len(text.cut)
             entities = self._entities(text, parts, wanted, redaction) if parts else []
@@ -147,7 +179,7 @@ class NerInstance(Instance):
         inner = [part[len(self._before) : len(part) - len(self._after)] for part in parts]
         starts = text.words.starts
         rows = stitched(inner, text.cut, starts, self._outside)
-        verdicts = decide(probabilities(rows), starts, wanted.strategy, self._tags)
+        verdicts = judged(rows, starts, wanted.strategy, self._tags)
         entities: list[Entity] = []
         for span in spans(verdicts, text.words, self._tags, join=self._knobs.join):
             where = place(span, text.words)

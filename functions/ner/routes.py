@@ -23,7 +23,8 @@ from host.http.response import JsonResponse
 async def find_entities(data: JSONBody[NerRequest], host: HostDependency) -> JsonResponse:
     """Return the entities of each text, in their order."""
     check(data)
-    found = await host.call(data.model, NER, data)
+    found = await host.call(data.model or "", NER, data)
     tokens = found.usage.prompt_tokens
-    body = NerList(model=data.model, data=found.data, usage=NerUsage(prompt_tokens=tokens, total_tokens=tokens))
+    usage = NerUsage(prompt_tokens=tokens, total_tokens=tokens)
+    body = NerList(model=data.model or found.model, data=found.data, usage=usage)
     return JsonResponse(msgspec.json.encode(body))

@@ -18,6 +18,9 @@ Strategy = Literal["simple", "first", "average", "max"]
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
+_SLICE = 4096
+"""Words of a text that are decided at once, so that its probabilities are never all there beside its logits."""
+
 
 class Verdicts(msgspec.Struct, frozen=True):
     """What was decided for each word; all arrays are (words,)."""
@@ -35,6 +38,18 @@ def probabilities(logits: Floats) -> Floats:
     """Return the softmax over labels, (tokens, labels)."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True), dtype=np.float32)
+
+
+def judged(logits: Floats, starts: Integers, strategy: Strategy, tags: Tags) -> Verdicts:
+    """Return a verdict for each word of a text, given its logits; see `decide`."""
+    slices: list[Verdicts] = []
+    for at in range(0, len(starts), _SLICE):
+        own = starts[at : at + _SLICE]
+        end = starts[at + _SLICE] if at + _SLICE < len(starts) else len(logits)
+        slices.append(decide(probabilities(logits[own[0] : end]), own - own[0], strategy, tags))
+    if len(slices) == 1:
+        return slices[0]
+    return Verdicts(*(np.concatenate([getattr(one, name) for one in slices]) for name in Verdicts.__struct_fields__))
 
 
 def decide(chances: Floats, starts: Integers, strategy: Strategy, tags: Tags) -> Verdicts:

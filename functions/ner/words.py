@@ -15,18 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Pieces
+from functions.engines.batching.letters import JOINER, extends, trimmed
 
 Places = npt.NDArray[np.int64]
 Rule = Literal["auto", "spaces"]
 
-_JOINER = "\u200d"
 _UNSPACED = (
     *((0x0E00, 0x0EFF), (0x0F00, 0x0FFF), (0x1000, 0x109F), (0x1780, 0x17FF)),  # Thai, Lao, Tibetan, Burmese, Khmer
     *((0x3040, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),  # kana
     *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Han
 )
+_UNSEEN = frozenset("\u00ad\u061c\u180e\u200b\u200e\u200f\u2060\ufeff").union(
+    *(map(chr, range(first, last + 1)) for first, last in ((0x202A, 0x202E), (0x2061, 0x2064), (0x2066, 0x206F)))
+)
+"""Marks of direction, places for a break, a byte order mark: in a word they are of it, at its ends they are not."""
 _FLAGS = range(0x1F1E6, 0x1F200)
-_SKIN = range(0x1F3FB, 0x1F400)
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -57,15 +60,6 @@ def words(text: str, pieces: Pieces, rule: Rule = "auto") -> Words:
     return Words(np.array(starts, dtype=np.int64), [_whole(text, place) for place in places])
 
 
-def trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Return the place without white space at its ends; an empty one stays where its beginning was."""
-    while end > begin and text[end - 1].isspace():
-        end -= 1
-    while begin < end and text[begin].isspace():
-        begin += 1
-    return begin, end
-
-
 def _goes_on(text: str, word: tuple[int, int], token: tuple[int, int], same: bool, rule: Rule) -> bool:
     """Say whether a token is of the word before it; `same` is what the tokenizer says of the last token and this."""
     (first, last), (begin, end) = word, token
@@ -78,27 +72,32 @@ def _goes_on(text: str, word: tuple[int, int], token: tuple[int, int], same: boo
     between = text[last:begin]
     if between and any(map(str.isspace, between)):
         return False
-    before, after = text[last - 1], text[begin]
-    if extends(after) or text[begin - 1] == _JOINER:
+    after = text[begin]
+    if extends(after) or text[begin - 1] == JOINER:
         return True
+    before = _base(text, first, last)
     if ord(before) in _FLAGS and ord(after) in _FLAGS:
         return True
     return rule == "spaces" or not (_stands_alone(before) or _stands_alone(after))
 
 
+def _base(text: str, first: int, last: int) -> str:
+    """Return the last character of a word that is no part of the one before it."""
+    while last - 1 > first and extends(text[last - 1]):
+        last -= 1
+    return text[last - 1]
+
+
 def _whole(text: str, place: tuple[int, int]) -> tuple[int, int]:
-    """Return the place with the marks behind it, which normalisation takes from the last letter."""
+    """Return the place with the marks behind it, which normalisation takes from the last letter, and nothing unseen."""
     begin, end = place
     while begin < end < len(text) and extends(text[end]):
         end += 1
+    while begin < end and text[end - 1] in _UNSEEN:
+        end -= 1
+    while begin < end and text[begin] in _UNSEEN:
+        begin += 1
     return begin, end
-
-
-def extends(char: str) -> bool:
-    """Say whether a character is part of the one before it: a mark, a joiner, a variation, a colour of skin."""
-    if char < "\u0300":
-        return False
-    return char == _JOINER or ord(char) in _SKIN or unicodedata.category(char)[0] == "M"
 
 
 @functools.lru_cache(maxsize=4096)

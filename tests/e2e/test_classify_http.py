@@ -72,6 +72,20 @@ def test_all_of_a_long_review_is_read(host):
     assert beginning["usage"]["prompt_tokens"] < 600 < 2000 < whole["usage"]["prompt_tokens"]
 
 
+def test_a_pair_is_an_object_or_a_list_of_two(host):
+    """An NLI model says of a pair what it was trained to say; over the wire to the worker and back."""
+    pair = {"text": "river stone", "text_pair": "bread"}
+    found = [
+        ask(host, model="nli", input=given).json()["data"][0]
+        for given in (pair, [pair], [["river stone", "bread"]], [["bread", "river stone"]])
+    ]
+    assert found[0] == found[1] == found[2] != found[3]
+    assert list(found[0]["all_scores"]) == NLI
+    assert sum(found[0]["all_scores"].values()) == pytest.approx(1)
+    mixed = ask(host, model="sentiment", inputs=[GLAD[0], {"text": SAD[0], "text_pair": SAD[1]}]).json()["data"]
+    assert [item["label"] for item in mixed] == ["positive", "negative"]
+
+
 @pytest.mark.parametrize("name", ["texts", "input", "inputs"])
 def test_one_text_and_its_best_label(host, name):
     item = ask(host, **{name: GLAD[0]}, top_k=1, threshold=0.9).json()["data"][0]
@@ -89,6 +103,10 @@ def test_one_text_and_its_best_label(host, name):
         ({"texts": "a", "threshold": 1.5}, "threshold"),
         ({"texts": "a", "threshold": {"happy": 0.5}}, "threshold.happy"),
         ({"texts": "a", "top_k": 0}, "top_k"),
+        ({"texts": "a", "function_to_apply": "tanh"}, "function_to_apply"),
+        ({"texts": [{"text": "a", "pair": "b"}]}, "texts[0].pair"),
+        ({"texts": [["a", "b", "c"]]}, "texts[0]"),
+        ({"model": "nli", "texts": ["a", ["b", "c"]], "labels": "x"}, "texts[1]"),
         ({"texts": "a", "labels": ["x"]}, "labels"),
         ({"texts": "a", "max_length": 9999}, "max_length"),
         ({"model": "nli", "texts": "river"}, "labels"),

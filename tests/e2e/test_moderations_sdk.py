@@ -78,6 +78,14 @@ def test_the_sdk_s_own_model_names_and_none(client, model):
     assert flagged(found.results[0]) == ["harassment/threatening", "violence"]
 
 
+def test_no_model_may_be_null(host):
+    answer = host.client.post("/v1/moderations", json={"model": None, "input": THREAT})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"] == "guard"
+    answer = host.client.post("/v1/classify", json={"model": None, "input": THREAT})
+    assert answer.json()["data"][0]["label"] == "threat"
+
+
 def test_every_category_is_there(client):
     result = client.moderations.create(model="guard", input=INSULT).results[0].model_dump(by_alias=True)
     for part in ("categories", "category_scores", "category_applied_input_types"):

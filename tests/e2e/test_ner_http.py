@@ -38,6 +38,12 @@ def host(launch):
     )
 
 
+def test_a_misspelt_field_is_400_and_names_the_nearest(host):
+    error = ask(host, input=LETTER, redactt=True).json()["error"]
+    assert (error["param"], error["code"]) == ("redactt", "invalid_request")
+    assert "did you mean `redact`?" in error["message"]
+
+
 def ask(host, path="/v1/ner", **body):
     return host.client.post(path, json={"model": "rampart-pii", **body})
 
@@ -117,6 +123,7 @@ def test_a_long_text_is_read_to_its_end(host):
         ({"input": "a", "redaction": "{x}"}, "redaction"),
         ({"input": "a", "stride": 100}, "stride"),
         ({"input": "a", "offset_unit": "utf-7"}, "offset_unit"),
+        ({"input": ["a", "中" * 300_000]}, "input[1]"),
         ({"input": "a", "threshold": "high"}, None),
         ({"input": 5}, None),
     ],

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from functions.engines.batching.item import Item
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.library import onnxruntime, ran_out, reason
 from functions.engines.onnx.options import OnnxOptions
-from host.errors import LoadFailed, OutOfMemory
+from functions.engines.transformers import limits
+from host.errors import InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Load, Progress
 
 Floats = npt.NDArray[np.float32]
@@ -30,14 +32,19 @@ Integer = type[np.int64] | type[np.int32]
 _INTEGERS: dict[str, Integer] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _LEVELS = {"all": "ORT_ENABLE_ALL", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"}
 _FATAL = 4
+_OUTSIDE = re.compile(r"indices element out of data bounds, idx=(\d+)|input index out of range")
+"""What `Gather` says, and what it says where embeddings, their sum and its norm were fused to one step."""
+_UNREAD = "a text has a token that the tokenizer knows and the model does not: leave it out ({})"
 
 
 class Encoder:
     """A session. `forward` runs in the compute thread only."""
 
-    def __init__(self, session: Any, pad: int, name: str) -> None:
+    def __init__(self, session: Any, pad: int, name: str, first: int = 0) -> None:
+        """`first` is the position of an input's first token."""
         self._session = session
         self._pad = pad
+        self._first = first
         self._name = name
         self._inputs = {given.name: _checked(given, name) for given in session.get_inputs()}
         if "input_ids" not in self._inputs:
@@ -62,9 +69,14 @@ class Encoder:
         ids, mask, types = _padded(items, self._pad)
         filled = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
         if "position_ids" in self._inputs:
-            filled["position_ids"] = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+            filled["position_ids"] = np.broadcast_to(self._first + np.arange(ids.shape[1]), ids.shape)
         given = {name: np.ascontiguousarray(filled[name], dtype=kind) for name, kind in self._inputs.items()}
-        (found,) = self._session.run([output], given)
+        try:
+            (found,) = self._session.run([output], given)
+        except Exception as error:
+            if _is_unread(error, ids):
+                raise InvalidRequest(_UNREAD.format(reason(error))) from error
+            raise
         return np.asarray(found, dtype=np.float32), mask
 
 
@@ -72,7 +84,8 @@ def load(load_: Load, options: OnnxOptions, files: Files, progress: Progress) ->
     """Open the graph; raises `LoadFailed` for what ONNX Runtime cannot run, and `OutOfMemory`."""
     total = sum(files.sizes())
     progress("weights", 0, total)
-    pad = files.folder.config().get("pad_token_id")
+    config = files.folder.config()
+    pad = config.get("pad_token_id")
     try:
         session = onnxruntime.InferenceSession(
             str(files.file), settings(options, load_.threads), providers=["CPUExecutionProvider"]
@@ -80,10 +93,10 @@ def load(load_: Load, options: OnnxOptions, files: Files, progress: Progress) ->
     except Exception as error:
         if ran_out(error):
             raise OutOfMemory("memory ran out while the weights were loaded") from error
-        raise LoadFailed(f"{files.file.name} cannot be loaded: {reason(error)}") from error
+        raise LoadFailed(f"{files.file.name} cannot be loaded: {reason(error)}{_advice(error)}") from error
     _give_back()
     progress("weights", total, total)
-    return Encoder(session, 0 if pad is None else int(pad), files.file.name)
+    return Encoder(session, 0 if pad is None else int(pad), files.file.name, _first(config))
 
 
 def settings(options: OnnxOptions, threads: int) -> Any:
@@ -98,6 +111,19 @@ def settings(options: OnnxOptions, threads: int) -> Any:
     # A plan of the memory is kept for each shape that was ever computed, and here every batch has another one.
     made.enable_mem_pattern = False
     return made
+
+
+def _first(config: Mapping[str, Any]) -> int:
+    """Return the first position; RoBERTa and its kin have rows before it that no token uses."""
+    rows, used = config.get("max_position_embeddings"), limits.positions(config)
+    return rows - used if isinstance(rows, int) and used is not None else 0
+
+
+def _advice(error: Exception) -> str:
+    """Return what to do about a file that is newer than the library."""
+    if "opset" not in str(error).lower() and "IR version" not in str(error):
+        return ""
+    return f"; this is ONNX Runtime {onnxruntime.__version__}: install a newer one, or export with an older opset"
 
 
 def _give_back() -> None:
@@ -118,6 +144,14 @@ def _checked(given: Any, name: str) -> Integer:
             f"{name} takes {given.name} only as {given.shape}: export it with any number of inputs and of tokens"
         )
     return _INTEGERS[given.type]
+
+
+def _is_unread(error: Exception, ids: Mask) -> bool:
+    """Say whether it is about a token that the graph's table has no row for; positions and segments have tables too."""
+    found = _OUTSIDE.search(str(error))
+    if found is None or "position" in str(error):
+        return False
+    return found[1] is None or (int(found[1]) > 1 and bool((ids == int(found[1])).any()))
 
 
 def _padded(items: Sequence[Item], pad: int) -> tuple[Mask, Mask, Mask]:

@@ -23,7 +23,7 @@ from functions.engines.onnx.library import ran_out
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from functions.engines.transformers.tokenizer import Tokenizer
-from host.errors import ColdframeError, LoadFailed, NotFinite
+from host.errors import ColdframeError, InvalidRequest, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 _RANKS: dict[Head, int] = {"sequence": 2, "token": 3}
@@ -43,10 +43,21 @@ class OnnxHeaded:
         self._encoder = encoder
         self._output = encoder.output(("logits",), _RANKS[head])
         self.labels = _labels(config, probe(self._compute, tokens, self._file)[0].shape[-1])
+        self._check_rows()
         budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(knobs))
         self._batcher: Batcher[Item, Logits] = Batcher(
             self._compute, size, budget=budget, overhead=planning.OVERHEAD, ran_out=ran_out
         )
+
+    def _check_rows(self) -> None:
+        """Raise `LoadFailed` for a tokenizer with words that the graph's table has no row for."""
+        try:
+            self._compute([Item(ids=self.tokenizer.frame([self.tokenizer.word]))])
+        except InvalidRequest as error:
+            raise LoadFailed(
+                f"the tokenizer has words up to the id {self.tokenizer.word}, but {self._file} has no row for that: "
+                "the two are not of one model"
+            ) from error
 
     @staticmethod
     def plan(load: Load) -> Plan:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from functions.classify.api import ClassifyRequest, ModerationRequest
-from functions.classify.inputs import check, labels, moderated, texts
+from functions.classify.inputs import Pair, check, labels, moderated, places, texts
 from host.errors import InvalidRequest
 
 
@@ -20,9 +20,15 @@ def request(**fields: Any) -> ClassifyRequest:
 @pytest.mark.parametrize("name", ["input", "texts", "inputs"])
 @pytest.mark.parametrize("given", ["a", ["a"], ["a", "b"], ["x"] * 2048])
 def test_texts_have_three_names(name: str, given: Any) -> None:
-    made = request(**{name: given, "user": 7, "unknown": True, "labels": None})
+    made = request(**{name: given, "user": 7, "labels": None})
     check(made)
     assert texts(made) == (name, [given] if isinstance(given, str) else given)
+
+
+@pytest.mark.parametrize("field", ["topk", "threshhold", "candidate_labels", "parameters"])
+def test_unknown_fields_are_refused_by_name(field: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=f"unknown field `{field}`"):
+        request(input="a", **{field: 1})
 
 
 @pytest.mark.parametrize("name", ["input", "texts", "inputs"])
@@ -34,8 +40,18 @@ def test_texts_have_three_names(name: str, given: Any) -> None:
         (["a", ""], "[1]", "is an empty text"),
         (["a", 3], "[1]", "must be a text, got a number"),
         ([None], "[0]", "must be a text, got null"),
-        ([["a", "b"]], "[0]", "must be a text, got a list"),
-        ([{"text": "a"}], "[0]", "must be a text, got an object"),
+        ([["a", "b", "c"]], "[0]", "is a list of 3: a pair is a list of two texts"),
+        ([[]], "[0]", "is a list of 0: a pair is a list of two texts"),
+        ([["a", 3]], "[0][1]", "must be a text, got a number"),
+        (["a", ["a", ""]], "[1][1]", "is an empty text"),
+        ([["a"], [["a"]]], "[1][0]", "must be a text, got a list"),
+        ([{}], "[0].text", "must be a text, got null"),
+        ([{"text_pair": "b"}], "[0].text", "must be a text, got null"),
+        ([{"text": "a", "text_pair": ""}], "[0].text_pair", "is an empty text"),
+        ([{"text": "a", "text_pair": ["b"]}], "[0].text_pair", "must be a text, got a list"),
+        ([{"text": "a", "textpair": "b"}], "[0].textpair", "is not known: a pair is an object of text and text_pair"),
+        ({"text": "a", "label": "b"}, ".label", "is not known: a pair is an object of text and text_pair"),
+        ({"text": 4}, ".text", "must be a text, got a number"),
         ([True], "[0]", "must be a text, got true or false"),
         (["a"] * 2049, "", "has 2049 items, at most 2048 are taken at once"),
     ],
@@ -45,6 +61,29 @@ def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, p
         check(request(**{name: given}))
     assert caught.value.message == f"{name}{place} {said}"
     assert caught.value.param == f"{name}{place}"
+
+
+@pytest.mark.parametrize("name", ["input", "texts", "inputs"])
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"text": "a", "text_pair": "b"}, [Pair("a", "b")]),
+        ({"text": "a"}, ["a"]),
+        ([["a", "b"]], [Pair("a", "b")]),
+        ([["a"], ["b"]], ["a", "b"]),
+        ([{"text": "a", "text_pair": None}, {"text_pair": "c", "text": "b"}, "d"], ["a", Pair("b", "c"), "d"]),
+        (["a", "b"], ["a", "b"]),
+    ],
+)
+def test_pairs_are_objects_or_lists_of_two(name: str, given: Any, found: list[Any]) -> None:
+    assert texts(request(**{name: given})) == (name, found)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [("a", ["x"]), ({"text": "a"}, ["x"]), (["a"], ["x[0]"]), (["a", "b"], ["x[0]", "x[1]"])]
+)
+def test_a_list_of_one_is_a_list(given: Any, found: list[str]) -> None:
+    assert places("x", given) == found
 
 
 @pytest.mark.parametrize(
@@ -58,6 +97,7 @@ def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, p
         ({"input": "a", "threshold": -1}, "threshold", "from 0 to 1, got -1"),
         ({"input": "a", "threshold": {"x": 0.5, "y": 2}}, "threshold.y", "from 0 to 1, got 2"),
         ({"input": "a", "windows": "median"}, "windows", "'mean', 'max', 'first' or 'off', got 'median'"),
+        ({"input": "a", "function_to_apply": "tanh"}, "function_to_apply", "'sigmoid' or 'none', got 'tanh'"),
         ({"input": "a", "hypothesis_template": "a"}, "hypothesis_template", "must have {}"),
         ({"input": "a", "labels": " , "}, "labels", "labels is empty"),
         ({"input": "a", "labels": [None]}, "labels[0]", "must be a text, got null"),
@@ -116,6 +156,12 @@ def test_every_form_of_what_is_moderated(given: Any, found: tuple[list[str], boo
         ("", "input", "empty text"),
         (["a", ""], "input[1]", "empty text"),
         ([3], "input[0]", "must be a text, got a number"),
+        ([["a", "b"]], "input[0]", "must be a text, got a list"),
+        (
+            [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:"}}],
+            "input[1]",
+            "image, and this model reads text only",
+        ),
         (["a", {"type": "text", "text": "b"}], "input[1]", "must be a text, got an object"),
         ([{"type": "image_url", "image_url": {"url": "data:"}}], "input[0]", "image, and this model reads text only"),
         ([{"type": "text", "text": "a"}, "b"], "input[1]", "must be a part like input"),

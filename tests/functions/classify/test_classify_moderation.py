@@ -14,7 +14,7 @@ from functions.classify.categories import CATEGORIES
 from functions.classify.options import Rule
 from functions.classify.selection import Read
 from functions.classify.verdicts import Verdicts
-from host.errors import InvalidRequest
+from host.errors import InputTooLong, InvalidRequest
 
 LABELS = ("toxic", "threat", "gore")
 
@@ -108,6 +108,17 @@ async def test_one_bad_place_in_a_long_text_is_enough(opener: Any, ask: Any, tmp
         found = await made.answer(ModerationRequest(input=long))
         assert found.results[0].category_scores["hate"] == pytest.approx(plain.all_scores["toxic"])
         assert plain.windows == (1 if how == "first" else 4)
+
+
+@pytest.mark.anyio
+async def test_a_long_text_is_refused_in_words_of_the_manifest(opener: Any, tmp_path: Path) -> None:
+    """A request for moderation has no `windows` to send."""
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path, {"moderation": {"toxic": "hate"}, "windows": "off"})
+    for text in ("river " * 100, "a" * 5000):
+        with pytest.raises(InputTooLong, match=r"shorten it, or set another options\.windows in the manifest$") as told:
+            await made.answer(ModerationRequest(input=["stone", text]))
+        assert told.value.param == "input[1]"
 
 
 @pytest.mark.anyio

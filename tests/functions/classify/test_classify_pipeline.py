@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tinymodels import headed
 
-from host.errors import LoadFailed
+from host.errors import LoadFailed, NotFinite, UnsupportedParameter
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,24 @@ async def test_the_manifest_may_name_another_activation(
     found = await ask(opener(tmp_path, {"activation": activation}), TEXTS)
     wanted = expected(pipeline("text-classification", tmp_path), TEXTS, LABELS, function_to_apply=activation)
     assert np.allclose(table(found, LABELS), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("asked", ["softmax", "sigmoid", "none"])
+@pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
+async def test_a_request_may_name_another_function(
+    opener: Any, ask: Any, pipeline: Any, tmp_path: Path, asked: str, problem: str
+) -> None:
+    headed(tmp_path, "bert", "sequence", LABELS, problem_type=problem)
+    made = opener(tmp_path, {"threshold": 0.5})
+    found = await ask(made, TEXTS, function_to_apply=asked)
+    wanted = expected(pipeline("text-classification", tmp_path), TEXTS, LABELS, function_to_apply=asked)
+    assert np.allclose(table(found, LABELS), wanted, atol=1e-5)
+    for item in found.data:
+        reach = [score for score in item.all_scores.values() if asked == "none" or score >= 0.5]
+        assert [entry.score for entry in item.labels] == sorted(reach, reverse=True)
+    with pytest.raises(UnsupportedParameter, match=r"own numbers: leave threshold out$") as caught:
+        await ask(made, TEXTS, function_to_apply="none", threshold=0.5)
+    assert caught.value.param == "threshold"
 
 
 async def test_raw_scores_change_numbers_and_not_what_is_listed(
@@ -146,3 +165,33 @@ async def test_facts_say_what_was_chosen(opener: Any, tmp_path: Path) -> None:
     assert facts.detail["labels"] == LABELS
     assert facts.detail["architecture"] == "RobertaForSequenceClassification"
     assert (facts.detail["activation"], facts.detail["zero_shot"], facts.detail["moderation"]) == ("softmax", False, [])
+
+
+def test_a_label_that_stands_twice_is_refused(opener: Any, tmp_path: Path) -> None:
+    """One of its two scores would be lost in `all_scores`."""
+    headed(tmp_path, "bert", "sequence", ["sport", "garden", "sport"])
+    with pytest.raises(LoadFailed, match="names the label `sport` twice"):
+        opener(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "fields", "index"),
+    [
+        (LABELS, ["river", "bread"], {}, 1),
+        (LABELS, ["river " * 200, "stone", "stone bread"], {}, 2),
+        (LABELS, ["river", ["stone", "bread"], "light"], {}, 1),
+        (["contradiction", "entailment"], ["river", "stone", "bread"], {"labels": ["light", "garden"]}, 2),
+    ],
+)
+async def test_a_text_that_spoils_the_numbers_is_named(
+    opener: Any, ask: Any, tmp_path: Path, labels: list[str], given: list[Any], fields: dict[str, Any], index: int
+) -> None:
+    """By its own index, however many inputs are computed for it and for those before it."""
+    headed(tmp_path, "bert", "sequence", labels)
+    made = opener(tmp_path)
+    table_ = made._model._encoder.model.bert.embeddings.word_embeddings.weight
+    with torch.no_grad():
+        table_[made._model.tokenizer.bare("bread")[0]] = float("nan")
+    with pytest.raises(NotFinite, match=rf"^input\[{index}\]: the model gave numbers that are not finite") as caught:
+        await ask(made, given, **fields)
+    assert (caught.value.param, caught.value.extra) == (f"input[{index}]", {"index": index})

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tinymodels import headed
 
-from functions.classify import passages
+from functions.classify import passages, reading
+from functions.engines.batching import seams
+from functions.engines.batching.item import PairFrame
 from functions.engines.batching.windows import windows
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
@@ -133,15 +135,42 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
     assert found.data[0].truncated
     with pytest.raises(InputTooLong, match="more than 4096 characters, the model takes 64 tokens"):
         await ask(made, huge, windows="off")
-    with pytest.raises(InputTooLong, match="65536 are read in windows at most; send it in parts"):
+    with pytest.raises(InputTooLong, match="more than 57351 tokens, and 56327 are read in windows at most"):
         await ask(made, huge)
     unbroken = "a" * 5_000_000
     assert (await ask(made, unbroken, truncate=True)).data[0].truncated
-    with pytest.raises(InputTooLong, match=r"more than 4194304 characters.*send it in parts") as caught:
+    with pytest.raises(InputTooLong, match=r"more than 3670528 characters.*send it in parts") as caught:
         await ask(made, ["a", unbroken])
     assert caught.value.param == "input[1]"
-    # The first 64 * 64 characters that are no white space: 819 words and one letter.
-    assert lengths == [819 * 6 + 1, 64 * 64]
+    # The first 64 * 64 characters that are no white space: 819 words and one letter. Windows are read part by part
+    # until it is too much, which is so after a ninth of the text. What is shorter are samples.
+    read = [length for length in lengths if length > 1000]
+    assert (read[0], read[-1]) == (819 * 6 + 1, 64 * 64)
+    assert all(seams.PART <= length < seams.PART + 6 for length in read[1:-1])
+    assert len(read[1:-1]) == 21
+
+
+async def test_a_text_of_many_parts_is_read_as_a_whole(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts that it is tokenised in leave no trace."""
+    headed(tmp_path, "bert", "sequence", LABELS)
+    long = " ".join(LONG * 4)
+    whole = await ask(opener(tmp_path), long)
+    monkeypatch.setattr(seams, "PART", 60)
+    monkeypatch.setattr(seams, "UNBROKEN", 100)
+    made = opener(tmp_path)
+    calls: list[int] = []
+    encode = made._model.tokenizer.encode
+
+    async def listen(texts: list[str]) -> Any:
+        calls.extend(map(len, texts))
+        return await encode(texts)
+
+    monkeypatch.setattr(made._model.tokenizer, "encode", listen)
+    assert await ask(made, long) == whole
+    assert max(calls) <= 100
+    assert len(calls) > len(long) / 100
 
 
 async def test_megabytes_of_a_label_are_refused(opener: Any, ask: Any, tmp_path: Path) -> None:
@@ -165,11 +194,78 @@ def test_a_context_without_room_is_refused(opener: Any, tmp_path: Path, labels: 
 
 
 async def test_one_request_has_a_bound(opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passages, "ITEMS_MAX", 5)
+    monkeypatch.setattr(reading, "ITEMS_MAX", 5)
     headed(tmp_path / "plain", "bert", "sequence", LABELS)
-    with pytest.raises(InvalidRequest, match="6 windows, and 5 inputs are computed at most"):
+    with pytest.raises(InvalidRequest, match="at least 6 windows, and 5 inputs are computed at most"):
         await ask(opener(tmp_path / "plain"), [" ".join(LONG)] * 2)
     headed(tmp_path / "nli", "bert", "sequence", ["contradiction", "neutral", "entailment"])
     with pytest.raises(InvalidRequest, match="3 texts with 2 labels, and 5 inputs") as caught:
         await ask(opener(tmp_path / "nli"), ["river"] * 3, labels="stone, bread")
     assert caught.value.param == "input"
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets a number for each pair made, of how often other work had its turn before it."""
+    found: list[int] = []
+    turns = 0
+    item, sleep = PairFrame.item, passages.asyncio.sleep
+
+    def count(*given: Any) -> Any:
+        found.append(turns)
+        return item(*given)
+
+    async def turn(seconds: float) -> None:
+        nonlocal turns
+        turns += 1
+        await sleep(seconds)
+
+    monkeypatch.setattr(PairFrame, "item", count)
+    monkeypatch.setattr(passages.asyncio, "sleep", turn)
+    return found
+
+
+@pytest.mark.parametrize(("given", "fields"), [([" ".join(LONG)] * 9, {"labels": "stone, bread"}), (None, {})])
+async def test_nothing_is_made_for_a_request_over_the_bound(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[int], given: Any, fields: Any
+) -> None:
+    headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
+    made = opener(tmp_path)
+    monkeypatch.setattr(reading, "ITEMS_MAX", 20)
+    with pytest.raises(InvalidRequest, match=r"at least 2\d windows, and 20 inputs are computed at most") as caught:
+        await ask(made, given or [[" ".join(LONG), "bread"]] * 9, **fields)
+    assert caught.value.param == "input"
+    assert built == []
+
+
+async def test_others_have_their_turn_by_items(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[int]
+) -> None:
+    """However few texts they are of."""
+    monkeypatch.setattr(passages, "_BREATH", 4)
+    headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
+    await ask(opener(tmp_path), [[" ".join(LONG), "bread"]] * 6)
+    assert len(built) == 18
+    assert all(built[at + 6] > built[at] for at in range(12))
+
+
+@pytest.mark.parametrize("overlap", [0, 0.125, 0.5])
+@pytest.mark.parametrize("pair", [False, True])
+async def test_the_longest_text_is_as_long_as_the_message_says(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: float, pair: bool
+) -> None:
+    """Windows overlap, so that so many of them hold fewer tokens than they have in sum."""
+    monkeypatch.setattr(reading, "WINDOWS_MAX", 3)
+    headed(tmp_path, "bert", "sequence", LABELS)
+    made = opener(tmp_path, {"overlap": overlap})
+    room = 64 - 3 - 1 if pair else ROOM
+    most = room + 2 * (room - int(room * overlap))
+
+    def given(count: int) -> Any:
+        text = " ".join(["river"] * count)
+        return [[text, "bread"]] if pair else [text]
+
+    assert (await ask(made, given(most))).data[0].windows == 3
+    with pytest.raises(InputTooLong, match=rf"and {most} are read in windows at most") as caught:
+        await ask(made, given(most + 1))
+    assert caught.value.param == "input[0]"

@@ -193,6 +193,66 @@ async def test_what_is_wrong_is_told_with_its_name(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "fields", "param"),
+    [
+        ({"labels": ["river " * 40]}, {"max_length": 40}, "max_length"),
+        ({"labels": ["river " * 40]}, {"hypothesis_template": "stone " * 30 + "{}"}, "hypothesis_template"),
+        ({"hypothesis_template": "stone " * 20 + "{}"}, {"labels": ["river " * 50]}, "labels"),
+        ({"labels": ["river " * 40]}, {"labels": ["stone"], "max_length": 8}, "labels"),
+    ],
+)
+async def test_what_leaves_no_room_is_the_field_that_was_sent(
+    opener: Any, ask: Any, tmp_path: Path, options: dict[str, Any], fields: dict[str, Any], param: str
+) -> None:
+    headed(tmp_path, "bert", "sequence", NLI)
+    with pytest.raises(InvalidRequest, match=f"^{param} leaves no room for a text") as caught:
+        await ask(opener(tmp_path, options), TEXTS, **fields)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"labels": ["bread", "river " * 70]}, "options.labels: `river river .*…` leaves no room for a text: 7[5-9]"),
+        ({"labels": ["bread", "a" * 5000]}, "options.labels: `aaa.*` is too long for a model of 64 tokens"),
+        ({"hypothesis_template": "river " * 70 + "{}"}, "options.hypothesis_template leaves no room for a text"),
+        ({"activation": "none", "threshold": 0.5}, "options.threshold needs probabilities.* for pairs of texts"),
+    ],
+)
+@pytest.mark.parametrize("moderation", [False, True])
+def test_options_that_do_not_suit_the_model_are_told_when_it_is_loaded(
+    opener: Any, tmp_path: Path, options: dict[str, Any], said: str, moderation: bool
+) -> None:
+    """A request for moderation has no `labels` to blame."""
+    headed(tmp_path, "bert", "sequence", NLI)
+    options = {"labels": ["bread"], **options} if moderation else options
+    with pytest.raises(LoadFailed, match=said):
+        opener(tmp_path, {**options, "moderation": {"bread": "hate"}} if moderation else options)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("zero_shot", [False, True])
+async def test_a_misspelt_label_costs_nothing(
+    opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zero_shot: bool
+) -> None:
+    headed(tmp_path, "bert", "sequence", NLI if zero_shot else CHOICES)
+    made = opener(tmp_path)
+    monkeypatch.setattr(made._labeller._passages, "_read", lambda *_: pytest.fail("texts were read"))
+    with pytest.raises(InvalidRequest, match="`gardn`, which is no label here; did you mean `garden`") as caught:
+        await ask(made, TEXTS, labels=CHOICES if zero_shot else None, threshold={"gardn": 0.5})
+    assert caught.value.param == "threshold.gardn"
+
+
+@pytest.mark.anyio
+async def test_plain_numbers_need_no_probabilities_of_zero_shot(opener: Any, ask: Any, tmp_path: Path) -> None:
+    """An activation is of a model's own labels; moderation goes by those of the manifest."""
+    headed(tmp_path, "bert", "sequence", NLI)
+    made = opener(tmp_path, {"activation": "none", "labels": ["bread"], "moderation": {"bread": "hate"}})
+    assert 0 < (await ask(made, "river")).data[0].score < 1
+
+
+@pytest.mark.anyio
 async def test_a_long_text_is_refused_where_windows_are_off(opener: Any, ask: Any, tmp_path: Path) -> None:
     headed(tmp_path, "bert", "sequence", NLI)
     with pytest.raises(InputTooLong, match=r"input\[1\] is too large: it has 98 tokens, 57 are read at once"):
@@ -216,6 +276,36 @@ def test_moderation_on_an_nli_model_needs_labels(opener: Any, tmp_path: Path) ->
         opener(tmp_path, {"moderation": {"violent": "violence"}})
 
 
+@pytest.mark.anyio
+async def test_the_manifest_names_entailment_where_the_model_does_not(
+    opener: Any, ask: Any, pipeline: Any, tmp_path: Path
+) -> None:
+    plain = ["LABEL_0", "LABEL_1", "LABEL_2"]
+    headed(tmp_path, "bert", "sequence", plain)
+    with pytest.raises(InvalidRequest, match="labels of its own"):
+        await ask(opener(tmp_path), TEXTS, labels=CHOICES)
+    found = await ask(opener(tmp_path, {"entailment": "LABEL_2"}), TEXTS, labels=CHOICES, multi_label=True)
+    headed(tmp_path, "bert", "sequence", NLI)
+    assert same(found, pipeline("zero-shot-classification", tmp_path)(TEXTS, CHOICES, multi_label=True))
+    with pytest.raises(LoadFailed, match=r"options\.entailment is `entailed`, .*; did you mean `entailment`"):
+        opener(tmp_path, {"entailment": "entailed"})
+
+
+@pytest.mark.parametrize(
+    ("labels", "said", "places"),
+    [
+        (["a", "b", "c"], "b", Entailment(yes=1, no=0)),
+        (["a", "b", "c"], "a", Entailment(yes=0, no=2)),
+        (["a", "Contradiction", "c"], "a", Entailment(yes=0, no=1)),
+        (["entailment", "b"], "b", Entailment(yes=1, no=0)),
+        (["a", "b"], "x", None),
+        (["a"], "a", None),
+    ],
+)
+def test_a_label_that_is_said_to_be_entailment(labels: list[str], said: str, places: Entailment | None) -> None:
+    assert entailment(labels, said) == places
+
+
 @pytest.mark.parametrize(
     ("labels", "places"),
     [
@@ -224,6 +314,8 @@ def test_moderation_on_an_nli_model_needs_labels(opener: Any, tmp_path: Path) ->
         (["neutral", "Entailment", "Contradiction"], Entailment(yes=1, no=2)),
         (["entailment", "not_entailment"], Entailment(yes=0, no=1)),
         (["no", "maybe", "ENTAILS"], Entailment(yes=2, no=0)),
+        (["neutral", " Entailment", "non-entailment"], Entailment(yes=1, no=2)),
+        (["CONTRADICTION", "ENTAILMENT", "NEUTRAL"], Entailment(yes=1, no=0)),
         (["entails", "maybe", "no"], Entailment(yes=0, no=2)),
         (["LABEL_0", "LABEL_1"], None),
         (["entailment"], None),

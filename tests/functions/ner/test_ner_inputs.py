@@ -59,11 +59,23 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, said: str) -
 
 @pytest.mark.parametrize(
     "field",
-    [field for field in NerRequest.__struct_fields__ if field not in ("model", "input")],
+    [field for field in NerRequest.__struct_fields__ if field != "input"],
 )
 def test_null_is_absent(field: str) -> None:
-    body = msgspec.json.encode({"model": "m", "input": "a", field: None, "unknown": {"x": 1}})
-    assert msgspec.json.decode(body, type=NerRequest) == NerRequest(model="m", input="a")
+    body = msgspec.json.encode({"input": "a", field: None})
+    assert msgspec.json.decode(body, type=NerRequest) == NerRequest(input="a")
+
+
+@pytest.mark.parametrize("field", ["redactt", "entities", "Redact", "extra_headers"])
+def test_unknown_fields_are_refused_by_name(field: str) -> None:
+    body = msgspec.json.encode({"model": "m", "input": "a", field: True})
+    with pytest.raises(msgspec.ValidationError, match=f"unknown field `{field}`"):
+        msgspec.json.decode(body, type=NerRequest)
+
+
+def test_model_may_be_left_out_and_user_is_taken() -> None:
+    found = msgspec.json.decode(b'{"input": "a", "user": "me"}', type=NerRequest)
+    assert (found.model, found.user) == (None, "me")
 
 
 def test_requests_cross_a_wire() -> None:

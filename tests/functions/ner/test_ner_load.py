@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import tinymodels
 
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
-from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError, NotFinite
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +67,11 @@ def test_facts(tiny: Tiny, opener: Opener) -> None:
     assert (detail["labels"], detail["tags"], detail["stride"]) == (["P"], "BIOES", 7)
 
 
+async def test_the_answer_says_the_models_name_where_the_request_does_not(tiny: Tiny, opener: Opener) -> None:
+    made = opener(tiny("bert"))
+    assert (await made.answer(NerRequest(input=TEXT))).model == made._name != ""
+
+
 async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener) -> None:
     said = {"aggregation_strategy": "average", "threshold": 0.25, "redaction": "<{label}>"}
     plain, told = opener(tiny("bert")), opener(tiny("bert"), said)
@@ -112,12 +118,66 @@ async def test_no_prefix_is_left_where_no_entity_begins(tmp_path: Path, tiny: Ti
     assert labels <= {"ORG", "GIVEN-NAME", "LOC", "PER"}
 
 
-@pytest.mark.parametrize(("given", "param"), [("a" * 5_000_000, "input"), ([TEXT, "中" * 5_000_000], "input[1]")])
-async def test_megabytes_are_refused_before_they_are_tokenised(
-    tiny: Tiny, opener: Opener, monkeypatch: pytest.MonkeyPatch, given: Any, param: str
+@pytest.mark.parametrize(
+    ("given", "param", "said"),
+    [
+        ("中" * 3_000_000, "input", "more than 262144 tokens; send it in parts"),
+        ([TEXT, "! " * 3_000_000], "input[1]", "more than 262144 tokens; send it in parts"),
+        ("a" * 17_000_000, "input", "more than 16777216 characters"),
+    ],
+)
+async def test_megabytes_are_refused(tiny: Tiny, opener: Opener, given: Any, param: str, said: str) -> None:
+    with pytest.raises(InputTooLong, match=said) as caught:
+        await opener(tiny("bert")).answer(NerRequest(model="m", input=given))
+    assert caught.value.param == param
+
+
+async def test_windows_without_number_are_refused(tiny: Tiny, opener: Opener) -> None:
+    request = NerRequest(model="m", texts=[TEXT, f"{TEXT} " * 4000], max_length=3)
+    with pytest.raises(
+        InvalidRequest, match=r"^texts\[1\] makes \d+ windows of 1 tokens, 16384 are computed"
+    ) as caught:
+        await opener(tiny("bert")).answer(request)
+    assert caught.value.param == "texts[1]"
+
+
+@pytest.mark.parametrize("stride", [None, 0, 31])
+async def test_a_request_in_groups_is_answered_as_its_texts_are_one_by_one(
+    tiny: Tiny, opener: Opener, monkeypatch: pytest.MonkeyPatch, stride: int | None
 ) -> None:
     instance = opener(tiny("bert"))
-    monkeypatch.setattr(instance._headed.tokenizer, "pieces", None)
-    with pytest.raises(InputTooLong, match="more than 4194304 characters, the model takes 65536 tokens") as caught:
-        await instance.answer(NerRequest(model="m", input=given))
-    assert caught.value.param == param
+    texts = [TEXT, "", "the quick brown fox", f"{TEXT}. " * 30, "Wolfgang", " ", f"{TEXT}, " * 3]
+    monkeypatch.setattr("functions.ner.reading._GROUP", 12)
+    monkeypatch.setattr("functions.ner.strategies._SLICE", 5)
+    together = await instance.answer(NerRequest(model="m", input=texts, redaction="<{label}{n}>", stride=stride))
+    assert [found.index for found in together.data] == list(range(len(texts)))
+    monkeypatch.undo()
+    whole = await instance.answer(NerRequest(model="m", input=texts, redaction="<{label}{n}>", stride=stride))
+    assert together.usage == whole.usage
+    for ours, theirs in zip(together.data, whole.data, strict=True):
+        assert ours.redacted_text == theirs.redacted_text
+        assert [(e.start, e.end, e.label) for e in ours.entities] == [
+            (e.start, e.end, e.label) for e in theirs.entities
+        ]
+    assert sum(len(found.entities) for found in whole.data) > 20
+
+
+async def test_spoilt_numbers_name_their_text(tiny: Tiny, opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bad text has two windows before it and is its request's; the request beside it is answered."""
+    instance = opener(tiny("bert"))
+    (bad,) = instance._headed.tokenizer.bare("spree")[:1]
+    headed: Any = instance._headed
+    real = headed._batcher._compute
+
+    def compute(items: Any) -> Any:
+        if any(bad in item.ids for item in items):
+            raise NotFinite("the model gave numbers that are not finite in fp32")
+        return real(items)
+
+    monkeypatch.setattr(headed._batcher, "_compute", compute)
+    wrong = NerRequest(model="m", texts=[TEXT, f"{TEXT} " * 20, "the river Spree", TEXT])
+    right = NerRequest(model="m", texts=[TEXT, TEXT])
+    told, answer = await asyncio.gather(instance.answer(wrong), instance.answer(right), return_exceptions=True)
+    assert isinstance(told, NotFinite)
+    assert (told.param, told.message) == ("texts[2]", "texts[2]: the model gave numbers that are not finite in fp32")
+    assert len(answer.data) == 2  # type: ignore[union-attr]

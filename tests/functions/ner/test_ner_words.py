@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.engines.batching.item import Pieces
+from functions.engines.batching.letters import extends
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
 from functions.ner.words import words
 
-KINDS = ["bert", "roberta", "xlm-roberta", "deberta-v2"]
+KINDS = ["bert", "roberta", "xlm-roberta", "deberta-v2", "prefixed", "newer", "folding", "whole"]
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 PARTS = (
     *("Clara", "Berlin", " ", "  ", "\n", "\r\n", "\t", ",", ".", "(", "-", "_", "'", "@", "12", "3", "€", "ß", "İ"),
@@ -43,6 +44,7 @@ PARTS = (
         "שלום",
         "مرحبا",
         "می‌خواهم",
+        "ﾊﾞﾊﾟ",
         "日本語",
         "東京",
         "カタカナ",
@@ -92,12 +94,17 @@ def pieces(text: str, tokens: list[str], ids: list[int] | None = None) -> Pieces
         (["ไท", "ย"], ["ไท", "ย"]),
         (["Ma", "x", "😀", " hi"], ["Max", "😀", "hi"]),
         (["caf", "e\u0301", "s"], ["cafe\u0301s"]),
+        (["❤\ufe0f", "Max", "👍", "🏽", "Jo"], ["❤\ufe0f", "Max", "👍🏽", "Jo"]),
         (["👩", "🏽", "\u200d", "🚀"], ["👩🏽\u200d🚀"]),
+        (["🏴", "\U000e0067", "\U000e0062\U000e007f", "x"], ["🏴\U000e0067\U000e0062\U000e007f", "x"]),
         (["🇩", "🇪", " x"], ["🇩🇪", "x"]),
         (["a\n", "b"], ["a", "b"]),
         (["a", " \n", "b"], ["a", "", "b"]),
         (["한", "국", "어"], ["한국어"]),
         (["שלו", "ם"], ["שלום"]),
+        (["\u200f", "של", "ום", "\u200e", " \ufeff", "x"], ["שלום", "x"]),
+        (["Spring", "\u00ad", "field", "\u200b", "."], ["Spring\u00adfield", "."]),
+        (["a", " \u200b", " b"], ["a", "", "b"]),
         (["U.", "S.", " army"], ["U.", "S.", "army"]),
     ],
 )
@@ -127,6 +134,16 @@ def test_tokens_that_share_a_character_are_one_word() -> None:
     assert made.starts.tolist() == [0, 3]
 
 
+@pytest.mark.parametrize(
+    "written", ["\u1112\u1161\u11ab\u1100\u116e\u11a8", "\uff8a\uff9e\uff8a\uff9f", "\u1112\u1161"]
+)
+def test_what_composition_took_stays_with_its_letter(written: str) -> None:
+    """Tokenizers give what they compose the place of its first letter alone."""
+    text = f"{written} x"
+    made = words(text, pieces(text, [*(char for char in written if not extends(char)), "x"]))
+    assert "".join(text[begin:end] for begin, end in made.places) == f"{written}x"
+
+
 @pytest.mark.parametrize("span", [(2, 3), (3, 3), (2, 2)])
 def test_a_space_mark_that_is_a_token_is_of_the_word_behind_it(span: tuple[int, int]) -> None:
     text = "a, Zoë"
@@ -152,7 +169,8 @@ def instance(
     request: pytest.FixtureRequest, tiny: Callable[..., Path], opener: Callable[..., NerInstance]
 ) -> NerInstance:
     labels = ("O", "B-GIVEN-NAME", "I-GIVEN-NAME", "E-GIVEN-NAME", "B-P", "I-P", "S-P")
-    return opener(tiny(request.param, labels))
+    kind = request.param if request.param in ("bert", "roberta", "xlm-roberta", "deberta-v2") else "bert"
+    return opener(tiny(kind, labels, reads=request.param))
 
 
 def test_places_are_exact(instance: NerInstance) -> None:

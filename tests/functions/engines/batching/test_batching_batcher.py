@@ -31,7 +31,7 @@ class Machine:
     def __call__(self, items: Sequence[int]) -> list[int]:
         self.batches.append(list(items))
         self.threads.add(threading.current_thread().name)
-        assert self.open.wait(10)
+        assert self.open.wait(60)
         if len(items) > self.room:
             raise MemoryError
         for item in items:
@@ -98,10 +98,12 @@ async def test_waiting_requests_are_merged_under_the_budget(maker: Maker, machin
 async def test_a_lone_request_waits_for_nobody(maker: Maker) -> None:
     batcher = maker()
     await batcher.run([1])
-    start = time.perf_counter()
+    took = []
     for _ in range(50):
+        start = time.perf_counter()
         await batcher.run([1])
-    assert (time.perf_counter() - start) / 50 < 0.02
+        took.append(time.perf_counter() - start)
+    assert sorted(took)[25] < 0.02
 
 
 async def test_a_failing_item_fails_its_own_request_only(maker: Maker, machine: Machine) -> None:
@@ -209,8 +211,9 @@ async def test_results_are_not_kept(maker: Maker) -> None:
     batcher: Batcher[int, Result] = Batcher(compute, lambda item: 1, budget=10)
     try:
         await batcher.run([1, 2, 3])
-        await asyncio.sleep(0.05)
-        assert [ref() for ref in made] == [None] * 3
+        async with asyncio.timeout(60):  # the thread lets go of them when they have been told already
+            while [ref() for ref in made] != [None] * 3:
+                await asyncio.sleep(0.001)
     finally:
         batcher.close()
 

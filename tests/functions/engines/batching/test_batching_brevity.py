@@ -42,6 +42,6 @@ def test_too_long_is_told_with_its_place() -> None:
 
 @pytest.mark.parametrize("text", ["a" * 14_000_000, "中" * 4_000_000, "a " * 7_000_000])
 def test_megabytes_are_seen_at_once(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert too_long(text, 512) and len(head(text, 512)) <= 2 * 512 * PER_TOKEN
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5

@@ -17,7 +17,7 @@ from host.errors import OutOfMemory, ShuttingDown
 
 pytestmark = pytest.mark.anyio
 
-WAIT = 10
+WAIT = 60
 LARGE = 90
 
 

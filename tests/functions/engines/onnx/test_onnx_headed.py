@@ -18,7 +18,7 @@ from onnxmodels import FLOATS, given, graph, node
 from functions.engines.batching.item import Item
 from functions.engines.onnx import library
 from functions.engines.onnx.headed import OnnxHeaded
-from host.errors import ColdframeError, LoadFailed, OutOfMemory
+from host.errors import ColdframeError, InvalidRequest, LoadFailed, OutOfMemory
 
 pytestmark = pytest.mark.anyio
 
@@ -109,20 +109,29 @@ async def test_the_real_model_says_what_the_library_alone_says(
         np.testing.assert_allclose(found, expected, atol=0.5)
 
 
-@pytest.mark.parametrize("kind", ["int32", "position_ids", "extra outputs", "no mask", "half"])
+@pytest.mark.parametrize(
+    "kind", ["int32", "position_ids", "positions of roberta", "extra outputs", "no mask", "half", "half output"]
+)
 async def test_graphs_of_other_forms(small: Path, opener: Callable[..., OnnxHeaded], kind: str) -> None:
     shapes: dict[str, Any] = dict.fromkeys(onnxmodels.INPUTS[:2], ("batch", "tokens"))
     nodes, numbers = [FLOATS], onnx.TensorProto.INT64
     if kind == "int32":
         numbers = onnx.TensorProto.INT32
-    elif kind == "position_ids":
+    elif kind.startswith("position"):
         shapes["position_ids"] = ("batch", "tokens")
         nodes = [node("Cast", "position_ids", "logits", to=onnx.TensorProto.FLOAT)]
+        if kind == "positions of roberta":  # one row is padding's, and one before it is never used
+            config = {"model_type": "roberta", "max_position_embeddings": 18, "pad_token_id": 1}
+            tinymodels.write(small, {"config.json": config})
     elif kind == "no mask":
         del shapes["attention_mask"]
     elif kind == "half":
         nodes = [node("Cast", "input_ids", "h", to=10), node("Cast", "h", "logits", to=1)]
     file = graph(small / "model.onnx", nodes, inputs=shapes, kind=numbers, output=("batch", "tokens"))
+    if kind == "half output":
+        model = onnx.load(file)
+        model.graph.node[0].attribute[0].i = model.graph.output[0].type.tensor_type.elem_type = 10
+        onnx.save(model, file)
     if kind == "extra outputs":
         model = onnx.load(file)
         model.graph.node.insert(0, node("Identity", "input_ids", "other"))
@@ -131,7 +140,9 @@ async def test_graphs_of_other_forms(small: Path, opener: Callable[..., OnnxHead
     loaded = opener(small, "sequence")
     item = Item(ids=np.array([0, 7, 2], dtype=np.int32))
     (found,) = await loaded.logits([item])
-    assert found.tolist() == ([0, 1, 2] if kind == "position_ids" else [0, 7, 2])
+    expected = {"position_ids": [0, 1, 2], "positions of roberta": [2, 3, 4]}
+    assert found.tolist() == expected.get(kind, [0, 7, 2])
+    assert found.dtype == np.float32
 
 
 DIVIDED = [FLOATS.__class__.FromString(FLOATS.SerializeToString())]
@@ -164,6 +175,41 @@ def test_a_graph_that_cannot_serve_is_refused_with_the_reason(
         opener(small, head)
     assert str(small) not in caught.value.message
     assert "onnxruntime_src" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("opset", "ir", "told"), [(99, 8, "pset 99.*install a newer one"), (17, 99, "IR version: 99.*install a newer one")]
+)
+def test_a_file_newer_than_the_library_is_told_so(
+    small: Path, opener: Callable[..., OnnxHeaded], opset: int, ir: int, told: str
+) -> None:
+    file = graph(small / "model.onnx", [FLOATS])
+    model = onnx.load(file)
+    model.opset_import[0].version, model.ir_version = opset, ir
+    onnx.save(model, file)
+    with pytest.raises(LoadFailed, match=told):
+        opener(small, "sequence")
+
+
+@pytest.mark.parametrize(
+    ("domain", "kind"), [("ai.onnx.contrib", "PyOp"), ("com.microsoft", "PythonOp"), ("com.microsoft", "EPContext")]
+)
+def test_nothing_runs_but_the_librarys_own_operators(
+    small: Path, opener: Callable[..., OnnxHeaded], domain: str, kind: str
+) -> None:
+    """Operators that call Python or open other libraries are in no build that is used here, and none are registered."""
+    graph(small / "model.onnx", [node(kind, "input_ids", "logits", domain=domain)])
+    with pytest.raises(LoadFailed, match=r"model\.onnx cannot be loaded"):
+        opener(small, "sequence")
+
+
+def test_weights_beside_it_that_are_too_short(small: Path, opener: Callable[..., OnnxHeaded]) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones(1000, np.float32), "w")
+    nodes = [*DIVIDED[:1], node("ReduceMax", "w", "m", keepdims=0), node("Mul", "f m", "logits")]
+    onnxmodels.beside(graph(small / "model.onnx", nodes, constants=[weight]))
+    (small / "model.onnx_data").write_bytes(b"\0" * 100)
+    with pytest.raises(LoadFailed, match=r"External initializer: w .*out of bounds"):
+        opener(small, "sequence")
 
 
 def test_another_number_of_labels_than_the_graph_gives(small: Path, opener: Callable[..., OnnxHeaded]) -> None:
@@ -253,3 +299,26 @@ def test_the_model_that_transformers_reads_is_the_one_exported(tiny: Callable[..
     config = transformers.AutoConfig.from_pretrained(tiny("bert", "token"))
     assert config.id2label == {0: "O", 1: "B-X", 2: "I-X"}
     assert given(tiny("bert", "token")).engine == "onnx"
+
+
+@pytest.mark.parametrize("head", ["sequence", "token"])
+async def test_a_token_that_the_graph_has_no_row_for_is_refused(
+    opener: Callable[..., OnnxHeaded], tmp_path: Path, head: Any
+) -> None:
+    """The graph has 40 rows; the batch goes on without the one that asks for another."""
+    tinymodels.headed(tmp_path, "bert", head, ["O", "B-X"])
+    onnxmodels.export(tmp_path, head)
+    words = tinymodels.words_tokenizer()
+    words.add_tokens([f"word{at}" for at in range(30)])
+    words.save(str(tmp_path / "tokenizer.json"))
+    model = opener(tmp_path, head)
+    assert len(await model.logits(await items(model, ["river", "river word23"]))) == 2
+    with pytest.raises(InvalidRequest, match=r"the tokenizer knows and the model does not: .*idx=40 must be"):
+        await model.logits(await items(model, ["river word24"]))
+
+
+def test_a_tokenizer_of_another_model_is_refused(opener: Callable[..., OnnxHeaded], tmp_path: Path) -> None:
+    tinymodels.headed(tmp_path, "bert", "sequence", ["O", "B-X"], vocab_size=15)
+    onnxmodels.export(tmp_path, "sequence")
+    with pytest.raises(LoadFailed, match=r"words up to the id 15, but model\.onnx has no row"):
+        opener(tmp_path, "sequence")

@@ -15,7 +15,7 @@ from functions.engines.onnx import plan as planning
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.headed import OnnxHeaded
 from functions.engines.onnx.options import OnnxOptions
-from host.errors import LoadFailed
+from host.errors import LoadFailed, ManifestError
 from host.manifest.schema import docs
 
 
@@ -49,9 +49,15 @@ def test_a_second_attempt_takes_less_unless_the_manifest_says() -> None:
     assert planning.batch_tokens(OnnxOptions(batch_tokens=4096), 1) == 4096
 
 
-@pytest.mark.parametrize(("context", "longest"), [("auto", 512), (100, 100), (9999, 512)])
+@pytest.mark.parametrize(("context", "longest"), [("auto", 512), (100, 100), (512, 512)])
 def test_lengths_are_bounded_by_the_model_and_the_manifest(rampart: Path, context: int, longest: int) -> None:
     assert OnnxHeaded.plan(given(rampart, context=context)).context == longest
+
+
+def test_a_context_beyond_the_model_is_refused(rampart: Path) -> None:
+    with pytest.raises(ManifestError, match="context is 9999, but the model takes at most 512 tokens") as caught:
+        OnnxHeaded.plan(given(rampart, context=9999))
+    assert caught.value.key == "context"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
