@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import sys
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,6 +12,9 @@ from host.function import Operation, Usage
 
 INPUTS_MAX = 2048
 """Inputs of one request, as at OpenAI."""
+
+TASKS = {"retrieval.query": "query", "retrieval.passage": "document"}
+"""What Jina's `task` says in the words of `input_type`."""
 
 Kind = Literal["dense", "sparse", "colbert"]
 """What an input becomes: one vector, weights of words, or a vector for each token."""
@@ -31,10 +36,14 @@ Input = Annotated[
 
 
 class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """The body of `POST /v1/embeddings`. `null` is the same as absent, and unknown fields are ignored."""
+    """The body of `POST /v1/embeddings`. `null` is the same as absent, and unknown fields are ignored.
 
-    model: str
-    """The manifest's name or an alias of it."""
+    What other dialects call a field of ours is put into ours; what of theirs is not served is refused when it is set
+    (`functions.embeddings.dialects`).
+    """
+
+    model: str | None = None
+    """The manifest's name or an alias of it; may be left out where one model alone embeds."""
     input: Input
     """What to embed: at most 2,048 texts or images, or token ids of the vocabulary that the manifest names."""
     encoding_format: str | None = None
@@ -55,6 +64,46 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     input_type: str | None = None
     """`query` or `document`: take the model's prompt for that, if it has one, and its way for it, if it has several.
     Symmetric models have neither."""
+    output_dimension: int | None = None
+    """The same as `dimensions` at Voyage and Cohere."""
+    truncation: bool | None = None
+    """The same as `truncate` at Voyage."""
+    task: str | None = None
+    """The same as `input_type` at Jina: `retrieval.query` or `retrieval.passage`; others are not served."""
+    normalized: bool | None = None
+    """Jina's; only `true`, and for models whose vectors have length 1: vectors are never scaled otherwise."""
+    normalize: bool | None = None
+    """The same at TEI."""
+    output_dtype: Any = None
+    """Voyage's; only `float`."""
+    embedding_types: Any = None
+    """Cohere's; only `float`, or a list of it."""
+    truncation_direction: str | None = None
+    """TEI's; only `right`, an input's end, is cut."""
+    truncation_side: str | None = None
+    """The same at vLLM."""
+    late_chunking: Any = None
+    """Jina's; not served."""
+    return_multivector: Any = None
+    """Jina's; `embedding_type` is served instead."""
+    prompt: Any = None
+    """Mixedbread's; `prompt_name` is served instead."""
+    max_length: Any = None
+    """Not served: inputs are cut at the model's own length, or the manifest's."""
+    max_tokens: Any = None
+    """Cohere's name for it; not served."""
+    truncate_prompt_tokens: Any = None
+    """vLLM's name for it; not served."""
+
+    def __post_init__(self) -> None:
+        """Put what other dialects call a field into ours, where that says nothing."""
+        for name, value in (
+            ("dimensions", self.output_dimension),
+            ("truncate", self.truncation),
+            ("input_type", TASKS.get(self.task or "")),
+        ):
+            if value is not None and getattr(self, name) is None:
+                msgspec.structs.force_setattr(self, name, value)
 
 
 class Sparse(msgspec.Struct, kw_only=True, frozen=True):
@@ -81,6 +130,8 @@ class Rows(msgspec.Struct, kw_only=True, frozen=True):
 class Vectors(msgspec.Struct, kw_only=True, frozen=True):
     """The vectors of one request, one behind the other in the order of its inputs."""
 
+    model: str = ""
+    """The manifest's name."""
     data: bytes = b""
     """Dense vectors: little-endian float32, `dimension` numbers for each input; empty where none were asked for."""
     dimension: int = 0
@@ -88,6 +139,15 @@ class Vectors(msgspec.Struct, kw_only=True, frozen=True):
     """Tokens without padding, special tokens and prompts included; for an image its patches."""
     sparse: Sparse | None = None
     colbert: Rows | None = None
+
+    def rows(self) -> list[list[float]]:
+        """Return the dense vectors as numbers, `dimension` for each input; empty where there are none."""
+        if not self.dimension:
+            return []
+        numbers = array.array("f", self.data)
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return [numbers[at : at + self.dimension].tolist() for at in range(0, len(numbers), self.dimension)]
 
 
 class Embedding(msgspec.Struct, kw_only=True, frozen=True):

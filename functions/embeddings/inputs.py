@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from functions.embeddings import parts, wanted
+from functions.embeddings import dialects, parts, wanted
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.parts import Image
 from host.errors import InvalidRequest, UnsupportedParameter
@@ -21,12 +21,14 @@ Given = str | list[int] | Image
 def check(request: EmbeddingsRequest) -> None:
     """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
     listed(request.input)
+    dialects.check(request)
     wanted.base64(request)
     kinds = wanted.kinds(request)
+    size = "dimensions" if request.output_dimension is None else "output_dimension"
     if request.dimensions is not None and request.dimensions < 1:
-        raise InvalidRequest(f"dimensions must be at least 1, got {request.dimensions}", param="dimensions")
+        raise InvalidRequest(f"{size} must be at least 1, got {request.dimensions}", param=size)
     if request.dimensions is not None and "dense" not in kinds:
-        raise InvalidRequest(f"dimensions cuts dense vectors, and {kinds[0]} ones were asked for", param="dimensions")
+        raise InvalidRequest(f"{size} cuts dense vectors, and {kinds[0]} ones were asked for", param=size)
     if request.input_type is not None:
         if request.input_type not in QUERY + DOCUMENT:
             raise InvalidRequest(

@@ -19,7 +19,7 @@ from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.batching.item import Item
 from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.output import Output
-from host.errors import InvalidRequest, NotFinite
+from host.errors import InvalidRequest, NotFinite, UnsupportedParameter
 from host.function import Facts, Instance, Load, Usage
 
 CAPACITY = 256
@@ -32,8 +32,9 @@ Vector = npt.NDArray[np.float32]
 class EmbeddingsInstance(Instance):
     """A loaded model. A subclass says how items are made and computed."""
 
-    def __init__(self, items: Items) -> None:
-        """`items` makes those of requests, unless `_chosen` says which others do."""
+    def __init__(self, name: str, items: Items) -> None:
+        """`items` makes those of requests, unless `_chosen` says which others do; `name` is the manifest's."""
+        self._name = name
         self._items = items
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
@@ -41,6 +42,7 @@ class EmbeddingsInstance(Instance):
         check(request)
         chosen = self._chosen(request)
         kinds = _kinds(request, chosen.layout)
+        _check_scale(request, kinds, chosen.layout)
         size = chosen.dimension(request) if "dense" in kinds else 0
         try:
             items, outputs = await self._computed(request, listed(request.input), kinds)
@@ -48,6 +50,7 @@ class EmbeddingsInstance(Instance):
             place = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
             raise NotFinite(f"{place}: {error.message}", param=place, extra=error.extra) from error
         return Vectors(
+            model=self._name,
             data=_joined([one.dense for one in outputs if one.dense is not None], size, chosen.layout),
             dimension=size,
             usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)),
@@ -89,6 +92,15 @@ def _kinds(request: EmbeddingsRequest, layout: Layout) -> tuple[Kind, ...]:
         f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, has))}",
         param="embedding_type",
     )
+
+
+def _check_scale(request: EmbeddingsRequest, kinds: tuple[Kind, ...], layout: Layout) -> None:
+    """Raise `UnsupportedParameter` where vectors of length 1 are wanted, and the model's are not."""
+    for name in ("normalized", "normalize"):
+        if getattr(request, name) and "dense" in kinds and not layout.normalizes:
+            raise UnsupportedParameter(
+                f"{name} is true, and this model's vectors are not scaled to length 1; leave it out", param=name
+            )
 
 
 def _joined(vectors: list[Vector], size: int, layout: Layout) -> bytes:

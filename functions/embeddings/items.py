@@ -89,7 +89,7 @@ class Items:
         texts = [self._short(f"{text}{item}", at, limit, cut=cut) for item, at in placed if isinstance(item, str)]
         found = [self._framed(item, before, at) for item, at in placed if isinstance(item, list)]
         if texts:
-            found = await self._tokenizer.encode(texts)
+            found = await self._encoded(texts, [at for item, at in placed if isinstance(item, str)])
             if marker is not None:
                 found = [np.insert(ids, len(self._tokenizer.prefix), marker) for ids in found]
         prompt = len(self._tokenizer.prefix) + len(before) if before else 0
@@ -145,6 +145,18 @@ class Items:
             return self.layout.default_prompt
         names = _PROMPTS_FOR_QUERIES if request.input_type in QUERY else _PROMPTS_FOR_DOCUMENTS
         return next((name for name in names if name in self._prompts), None)
+
+    async def _encoded(self, texts: Sequence[str], places: Sequence[int]) -> list[Ids]:
+        """Return the texts' ids; an error names the input that it is about."""
+        try:
+            return await self._tokenizer.encode(texts)
+        except InvalidRequest:
+            for text, at in zip(texts, places, strict=True):
+                try:
+                    await self._tokenizer.encode([text])
+                except InvalidRequest as error:
+                    raise InvalidRequest(f"input[{at}]: {error.message}", param=f"input[{at}]") from None
+            raise
 
     def _framed(self, ids: list[int], before: Sequence[int], at: int) -> Ids:
         if max(ids) >= self._tokenizer.vocabulary:

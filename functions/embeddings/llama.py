@@ -27,14 +27,16 @@ _TINY = 1e-12
 class LlamaEmbeddings(EmbeddingsInstance):
     """A GGUF file that embeds."""
 
-    def __init__(self, plan: Plan, pooled: PooledModel, said: EmbeddingsOptions, foreign: Foreign | None) -> None:
+    def __init__(
+        self, name: str, plan: Plan, pooled: PooledModel, said: EmbeddingsOptions, foreign: Foreign | None
+    ) -> None:
         self._plan = plan
         self._pooled = pooled
         layout = _layout(pooled, said)
         items = Items(
             pooled.words, layout, longest=pooled.longest, truncate=said.truncate, size=pooled.size, foreign=foreign
         )
-        super().__init__(items)
+        super().__init__(name, items)
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
@@ -47,7 +49,8 @@ class LlamaEmbeddings(EmbeddingsInstance):
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load vocabulary and weights."""
         foreign = vocabulary(load)
-        return cls(plan, PooledModel.load(load, plan, progress, "vectors"), knobs(load), foreign)
+        pooled = PooledModel.load(load, plan, progress, "vectors")
+        return cls(load.manifest.name, plan, pooled, knobs(load), foreign)
 
     def close(self) -> None:
         """End the threads and free the model."""

@@ -34,7 +34,7 @@ class OnnxEmbeddings(EmbeddingsInstance):
             size=model.size,
             foreign=foreign,
         )
-        super().__init__(items)
+        super().__init__(load.manifest.name, items)
         self._model = model
 
     @classmethod

@@ -24,6 +24,7 @@ from host.http.response import JsonResponse
 async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> JsonResponse:
     """Return a vector for each input, in their order."""
     check(data)
-    vectors = await host.call(data.model, EMBED, data)
-    body = await render(vectors, model=data.model, base64=wanted.base64(data), several=wanted.several(data))
+    vectors = await host.call(data.model or "", EMBED, data)
+    model = data.model or vectors.model
+    body = await render(vectors, model=model, base64=wanted.base64(data), several=wanted.several(data))
     return JsonResponse(body)

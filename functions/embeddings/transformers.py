@@ -40,13 +40,12 @@ _SIDE_BY_SIDE = 4
 class TransformersEmbeddings(EmbeddingsInstance):
     """A loaded encoder with its pooling, a table of vectors, two towers for texts and images, or ways with any."""
 
-    def __init__(self, sides: dict[str, Side], ways: Routes) -> None:
+    def __init__(self, name: str, sides: dict[str, Side], ways: Routes) -> None:
         """`sides` are the ways by name; the first one speaks for all where only one can."""
         first = next(iter(sides.values()))
-        super().__init__(first.items)
+        super().__init__(name, first.items)
         self._sides = sides
         self._routes = ways
-        self._model = first.model
         self._turn = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     @classmethod
@@ -69,7 +68,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
             for side in sides.values():
                 side.model.close()
             raise
-        return cls(sides, ways)
+        return cls(load.manifest.name, sides, ways)
 
     def close(self) -> None:
         """End the threads."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
@@ -147,8 +148,8 @@ def load(
     """Load the model that the plan is for, without a head or as Transformers' auto class `auto` makes it.
 
     With `tokens` it is tuned for a CPU and compared with itself in fp32 by what `judged` makes of its output; without,
-    only what the manifest states is done. Raises what `weights.load` raises, and `LoadFailed` for int8 that the model
-    does not survive.
+    only what the manifest states is done. They learn which ids the model has embeddings for. Raises what `weights.load`
+    raises, and `LoadFailed` for int8 that the model does not survive, and for a tokenizer of another model.
     """
     # Threads that have computed in parallel keep helpers of their own, and with more of those than cores OpenMP no
     # longer lets the compute thread's wait for each other by spinning. Those of a thread that ended are gone.
@@ -174,6 +175,8 @@ def _load(
     read = functools.partial(_read, folder, device, wanted, options, auto)
     encoder = Encoder(read(progress), device, wanted.first, load_.threads)
     _check_positions(encoder.model, plan.context or 0)
+    if tokens is not None:
+        tokens.bound(_rows(encoder.model))
     if device.type == "cpu":
         items = [] if tokens is None else parity.items(tokens, plan.context or 1)
         asked = functools.partial(encoder.answer, items, judged)
@@ -236,6 +239,15 @@ def _read(
     if hasattr(model.config, "use_cache"):
         model.config.use_cache = False  # nothing is generated, so keys and values need not outlive their layer
     return model
+
+
+def _rows(model: Any) -> int:
+    """Return how many tokens the model has embeddings for; no bound where it does not say."""
+    try:
+        table = model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return sys.maxsize
+    return int(getattr(table, "num_embeddings", 0)) or sys.maxsize
 
 
 def _is_library(model: Any) -> bool:

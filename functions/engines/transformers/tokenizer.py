@@ -17,7 +17,7 @@ from tokenizers.normalizers import BertNormalizer
 
 from functions.engines.batching.item import Frame, Ids, PairFrame, Pieces
 from functions.engines.transformers.folder import Folder
-from host.errors import LoadFailed
+from host.errors import InvalidRequest, LoadFailed
 
 A = TypeVar("A")
 
@@ -35,6 +35,13 @@ _READING = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 """What that file says, and the normaliser's name for it."""
+_VOCABULARIES = ("*vocab*", "*.model", "*.tiktoken", "*.spm", "*.bpe", "tekken.json", "merges.txt", "dict.txt")
+"""Files that a tokenizer can be made of. Of none of them Transformers makes one that knows special tokens only."""
+_SHARE = 100
+"""A vocabulary of less than a hundredth of what `config.json` states is not the model's. Tables are longer than
+vocabularies by some rows that round them up; what is left of a broken file are a few words and five special tokens."""
+_QUOTED = 40
+"""Characters of a text that say which one is meant."""
 
 
 class Tokenizer(Frame):
@@ -46,8 +53,10 @@ class Tokenizer(Frame):
         self._model = model
         self._lower = lower
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
-        self.vocabulary = model.get_vocab_size(with_added_tokens=True)
-        """Number of token ids, special ones included."""
+        added = model.get_added_tokens_decoder()
+        self._end = max(model.get_vocab_size(with_added_tokens=True), 1 + max(added, default=-1))
+        self.vocabulary = self._end
+        """The id behind the last one that the model reads, special ones included."""
         framed = Frame.around(model.encode("a", add_special_tokens=False).ids, model.encode("a").ids)
         super().__init__(framed.prefix, framed.suffix)
         first, second, pair = self.bare("a"), self.bare("b"), model.encode("a", "b")
@@ -71,18 +80,64 @@ class Tokenizer(Frame):
 
     def _pieces(self, texts: Sequence[str]) -> list[Pieces]:
         texts = [text.lower() for text in texts] if self._lower else list(texts)
-        return [_placed(found) for found in self._model.encode_batch(texts, add_special_tokens=False)]
+        pieces = [_placed(found) for found in self._model.encode_batch(texts, add_special_tokens=False)]
+        self._check(texts, [one.ids for one in pieces])
+        return pieces
 
     def _encode(self, texts: Sequence[str]) -> list[Ids]:
         if self._lower:
             texts = [text.lower() for text in texts]
-        if len(texts) == 1:
-            return [np.array(self._model.encode(texts[0]).ids, dtype=np.int32)]
-        return [np.array(encoding.ids, dtype=np.int32) for encoding in self._model.encode_batch_fast(list(texts))]
+        alone = len(texts) == 1
+        encoded = [self._model.encode(texts[0])] if alone else self._model.encode_batch_fast(list(texts))
+        found = [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+        self._check(texts, found)
+        return found
+
+    def _check(self, texts: Sequence[str], found: Sequence[Ids]) -> None:
+        """Raise `InvalidRequest` for a text with a token that only the tokenizer knows."""
+        if self.vocabulary >= self._end:
+            return
+        for text, ids in zip(texts, found, strict=True):
+            if len(ids) and int(ids.max()) >= self.vocabulary:
+                raise InvalidRequest(f"{_quoted(text)} has {self._unread(int(ids.max()))}: leave it out")
+
+    def _unread(self, number: int) -> str:
+        token = self._model.id_to_token(number)
+        return f"the token {token!r} (id {number}), but the model's vocabulary ends at {self.vocabulary - 1}"
+
+    def bound(self, rows: int) -> None:
+        """Learn that the model has embeddings for the ids below `rows`: from now on texts with others are refused.
+
+        Raises `LoadFailed` where more than a few added tokens have no row: words of the plain vocabulary, or what
+        stands around every text.
+        """
+        self.vocabulary = min(self.vocabulary, rows)
+        if self.word >= rows:
+            raise LoadFailed(
+                f"the tokenizer has words up to the id {self.word}, but the model's embeddings only {rows} rows: "
+                "the two are not of one model"
+            )
+        pair = self.pair
+        last = max((*self.prefix, *self.suffix, *pair.before, *pair.between, *pair.after), default=0)
+        if last >= rows:
+            raise LoadFailed(f"the tokenizer puts around texts {self._unread(last)}")
+
+    @property
+    def word(self) -> int:
+        """The last id of the plain vocabulary, without added tokens; 0 where there is none."""
+        added = self._model.get_added_tokens_decoder()
+        plain = range(self._model.get_vocab_size(with_added_tokens=False) - 1, -1, -1)
+        return next((number for number in plain if number not in added), 0)
 
     def bare(self, text: str) -> list[int]:
-        """Return the ids of a short text without special tokens; blocking, for use while loading."""
-        return list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
+        """Return the ids of a short text without special tokens; blocking, for use while loading.
+
+        Raises `LoadFailed` for a text with a token that only the tokenizer knows.
+        """
+        ids = list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
+        if self.vocabulary < self._end and max(ids, default=0) >= self.vocabulary:
+            raise LoadFailed(f"{_quoted(text)} has {self._unread(max(ids))}")
+        return ids
 
     def id(self, token: str) -> int | None:
         """Return the id of a token as the vocabulary spells it; None for one that is not in it."""
@@ -109,6 +164,10 @@ def _placed(found: tokenizers.Encoding) -> Pieces:
         spans=np.array(found.offsets, dtype=np.int32).reshape(-1, 2),
         words=np.array([-1 if word is None else word for word in found.word_ids], dtype=np.int32),
     )
+
+
+def _quoted(text: str) -> str:
+    return f"the text {text!r}" if len(text) <= _QUOTED else f"the text that begins with {text[:_QUOTED]!r}"
 
 
 def load(folder: Folder, threads: int, *, lower: bool = False, trusted: bool = False, framed: bool = True) -> Tokenizer:
@@ -143,16 +202,34 @@ def _read_as_said(model: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
     if kind not in _BERTS or not isinstance(found, BertNormalizer):
         return
     for key, name in _READING.items():
-        if key in config and config[key] != getattr(found, name):
+        unsaid = key not in config or (config[key] is None and key != "strip_accents")
+        if not unsaid and config[key] != getattr(found, name):
             setattr(found, name, config[key])
             model.normalizer = found
 
 
 def _converted(folder: Folder, *, trusted: bool) -> tokenizers.Tokenizer:
+    if not trusted and not any(any(folder.path.glob(name)) for name in _VOCABULARIES):
+        raise LoadFailed("the folder has no tokenizer: tokenizer.json is missing")
     from transformers import AutoTokenizer
 
     made = AutoTokenizer.from_pretrained(str(folder.path), local_files_only=True, trust_remote_code=trusted)
     fast = getattr(made, "backend_tokenizer", None)
     if not isinstance(fast, tokenizers.Tokenizer):
         raise LoadFailed("tokenizer.json is missing, and Transformers cannot make a fast tokenizer of the other files")
+    _check_vocabulary(fast, folder.mapping("config.json"))
     return fast
+
+
+def _check_vocabulary(made: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
+    """Raise `LoadFailed` for a tokenizer that was made of nothing, or of what is left of a file."""
+    text = config.get("text_config")
+    stated = config.get("vocab_size") or (text.get("vocab_size") if isinstance(text, dict) else None)
+    count = made.get_vocab_size(with_added_tokens=True)
+    least = stated // _SHARE if isinstance(stated, int) else 0
+    if count <= max(least, len(made.get_added_tokens_decoder())):
+        rows = f", and config.json states {stated}" if stated else ""
+        raise LoadFailed(
+            f"tokenizer.json is missing, and the tokenizer made of the other files has only {count} tokens{rows}: "
+            "its vocabulary is missing or broken"
+        )

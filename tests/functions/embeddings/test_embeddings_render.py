@@ -24,6 +24,12 @@ SPARSE = Sparse(
 TOKENS = Rows(counts=[2, 1], data=np.arange(9, dtype="<f4").tobytes(), dimension=3)
 
 
+def test_rows_are_the_dense_vectors_as_numbers() -> None:
+    vectors = Vectors(data=DENSE.tobytes(), dimension=2, usage=USAGE)
+    assert vectors.rows() == DENSE.tolist()
+    assert Vectors(usage=USAGE, sparse=SPARSE).rows() == []
+
+
 async def data(vectors: Vectors, **how: Any) -> list[Any]:
     body = json.loads(await render(vectors, model='a "name"', **{"base64": False, **how}))
     assert (body["object"], body["model"]) == ("list", 'a "name"')

@@ -33,7 +33,7 @@ class OneModel:
         self.instance = instance
 
     async def call(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
-        if model not in ("minilm", "text-embedding-3-small"):
+        if model not in ("", "minilm", "text-embedding-3-small"):
             raise ModelNotFound(f"The model `{model}` does not exist; served: minilm")
         sent = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=operation.request)
         found = await self.instance.answer(sent)
@@ -155,12 +155,29 @@ def test_the_openapi_schema_has_every_field(app: Litestar) -> None:
     assert {"input", "model", "encoding_format", "dimensions", "truncate", "prompt_name", "input_type"} <= set(fields)
 
 
-@pytest.mark.parametrize("missing", ["model", "input"])
-async def test_a_missing_field_is_named(http: httpx.AsyncClient, missing: str) -> None:
-    body = {key: value for key, value in {"model": "minilm", "input": "a"}.items() if key != missing}
-    answer = await http.post("/v1/embeddings", json=body)
+async def test_a_missing_field_is_named(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/embeddings", json={"model": "minilm"})
     assert answer.status_code == 400
-    assert missing in answer.json()["error"]["message"]
+    assert "input" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("named", [{}, {"model": None}, {"model": ""}])
+async def test_without_a_name_the_answer_says_the_models(
+    http: httpx.AsyncClient, instance: TransformersEmbeddings, named: dict[str, Any]
+) -> None:
+    answer = await http.post("/v1/embeddings", json={"input": "a", **named})
+    assert answer.status_code == 200
+    assert answer.json()["model"] == instance._name != ""
+
+
+async def test_other_dialects_names_reach_the_model(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/embeddings", json={"model": "minilm", "input": "b " * 400, "truncation": True})
+    assert answer.json()["usage"]["prompt_tokens"] == 256
+    answer = await http.post("/v1/embeddings", json={"model": "minilm", "input": "a", "output_dimension": 64})
+    assert answer.status_code == 400
+    assert "dimensions" in answer.json()["error"]["message"]
+    answer = await http.post("/v1/embeddings", json={"model": "minilm", "input": "a", "output_dtype": "int8"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_parameter")
 
 
 @pytest.mark.parametrize("coded", [False, True])

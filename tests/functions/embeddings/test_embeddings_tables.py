@@ -22,7 +22,7 @@ from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.sentence import layout
 from functions.engines.transformers.sentence.model import SentenceModel
 from functions.engines.transformers.sentence.table import UNBOUNDED
-from host.errors import InputTooLong, InvalidRequest, LoadFailed
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError
 
 pytestmark = pytest.mark.anyio
 
@@ -99,6 +99,8 @@ async def test_lengths(opener: Any, tmp_path: Path) -> None:
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
     with pytest.raises(InputTooLong, match="the model takes 7"):
         await vectors(ours, TEXTS, truncate=False)
+    with pytest.raises(ManifestError, match=r"context is 8, but the model takes at most 7 tokens \(tokenizer\.json\)"):
+        opener(tmp_path / "cut", context=8)
 
 
 async def test_matryoshka_and_texts_of_nothing(opener: Any, tmp_path: Path) -> None:
@@ -139,6 +141,16 @@ def test_what_is_wrong_with_a_table_is_told(opener: Any, tmp_path: Path, tensors
     safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(LoadFailed, match=said):
         opener(tmp_path)
+
+
+def test_a_table_in_several_files_is_refused(tmp_path: Path) -> None:
+    static(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-1.safetensors")
+    safetensors.torch.save_file({"more": torch.zeros(2)}, tmp_path / "model-2.safetensors")
+    names = {"embedding.weight": "model-1.safetensors", "more": "model-2.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    with pytest.raises(LoadFailed, match="a table of tokens in 2 files is not served"):
+        TransformersEmbeddings.plan(given(tmp_path))
 
 
 def test_pooling_after_a_table_is_refused(opener: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tinymodels import given, modules, tiny, words_tokenizer, write
 
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.transformers import TransformersEmbeddings
-from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError
+from host.errors import InputTooLong, InvalidRequest, LoadFailed, ManifestError, UnsupportedParameter
 
 TEXTS = ["river stone", "light", "number window garden paper winter music train bread letter", "stone river light"]
 
@@ -59,6 +59,10 @@ async def test_pooling_of_the_files(opener: Any, tmp_path: Path, mode: str) -> N
     assert close(found, [pool(hidden(tmp_path, text)) for text in TEXTS])
     assert not np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
     assert made.facts().detail["normalized"] is False
+    for name in ("normalized", "normalize"):
+        with pytest.raises(UnsupportedParameter, match="not scaled to length 1") as caught:
+            await made.answer(EmbeddingsRequest(input="a", **{name: True}))
+        assert caught.value.param == name
 
 
 @pytest.mark.anyio
@@ -77,7 +81,7 @@ async def test_without_files_it_is_the_mean_scaled(opener: Any, tmp_path: Path, 
     made = opener(tiny(folder, kind), context=60)
     expected = [torch.nn.functional.normalize(hidden(folder, text).mean(0), dim=0) for text in TEXTS]
     assert close(await vectors(made, TEXTS), expected)
-    notes = made._model.layout.notes
+    notes = made._sides[""].model.layout.notes
     assert any("no 1_Pooling; mean" in note for note in notes)
     assert any("no modules.json" in note for note in notes)
 
@@ -247,13 +251,18 @@ async def test_ids_that_only_the_tokenizer_knows_are_refused(opener: Any, tmp_pa
     assert np.isfinite(await vectors(made, [[39]])).all()
     with pytest.raises(InvalidRequest, match="has the token id 40, but the model's vocabulary ends at 39"):
         await vectors(made, [[40]])
+    assert np.isfinite(await vectors(made, ["river word23 stone"])).all()
+    for texts, at in ([["river", "word24", "a word29"], 1], [["word24"], 0]):
+        with pytest.raises(InvalidRequest, match=rf"input\[{at}\]: the text 'word24' has the token 'word24'") as caught:
+            await vectors(made, texts)
+        assert caught.value.param == f"input[{at}]"
 
 
 @pytest.mark.anyio
 async def test_numbers_that_are_not_finite_are_an_error_and_no_answer(opener: Any, tmp_path: Path) -> None:
     made = opener(tiny(tmp_path))
     with torch.no_grad():
-        made._model._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
+        made._sides[""].model._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
     with pytest.raises(Exception, match="not finite"):
         await vectors(made, "river")
     assert np.isfinite(await vectors(made, "stone")).all()

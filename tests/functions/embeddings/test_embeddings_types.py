@@ -13,12 +13,14 @@ import safetensors.torch
 import sentence_transformers
 import torch
 import transformers
+from loads import given
 from sentence_transformers.multi_vector_encoder import modules as late
 from sentence_transformers.sentence_transformer import modules as models
 from sentence_transformers.sparse_encoder import modules as sparse
 from stfolders import CONFIG, TEXTS, ask, base, dense, far, full, masked, saved, tokenizer, vectors
 
 from functions.embeddings.api import Rows
+from functions.embeddings.transformers import TransformersEmbeddings
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +47,14 @@ async def test_splade_in_many_architectures(opener: Any, tmp_path: Path, kind: s
     assert (found.data, found.dimension, found.colbert) == (b"", 0, None)
     assert found.usage.prompt_tokens > len(TEXTS)
     assert ours.facts().detail["embedding_types"] == ["sparse"]
+
+
+def test_the_plan_counts_the_logits_of_batches_side_by_side(tmp_path: Path) -> None:
+    first = models.Transformer(str(masked(tmp_path / "base", "bert")), transformer_task="fill-mask")
+    saved(sentence_transformers.SparseEncoder(modules=[first, sparse.SpladePooling()]), tmp_path / "st")
+    plans = [TransformersEmbeddings.plan(given("embeddings", tmp_path / "st", threads=count)) for count in (1, 2)]
+    states = plans[1].detail["activations"] - plans[0].detail["activations"]
+    assert plans[1].bytes["ram"] - plans[0].bytes["ram"] - states == 512 * 40 * 4 * 3
 
 
 @pytest.mark.parametrize("strategy", ["max", "sum"])

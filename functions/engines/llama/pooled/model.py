@@ -6,6 +6,7 @@ It knows the life of such a model in a worker, and nothing of requests or wire f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -58,8 +59,9 @@ class PooledModel:
         def report(done: float) -> None:
             progress("weights", int(done * total), total)
 
-        model = Model.open(load.path, options, target, progress=report)
-        try:
+        with ExitStack() as undo:
+            model = Model.open(load.path, options, target, progress=report)
+            undo.callback(model.close)
             progress("cache")
             known = look(model, options, target)
             pooling = choose(known, options.pooling, purpose)
@@ -67,12 +69,12 @@ class PooledModel:
             context = PooledContext.open(
                 model, options, target, known=known, pooling=pooling, longest=longest, threads=max(1, load.threads)
             )
+            undo.callback(context.close)
             if segmented(known, pooling):
                 _tell_apart(context, Path(load.path), known.size)
-        except BaseException:
-            model.close()
-            raise
-        return cls(model, context, pooling, size_=known.size, longest=longest, batch=options.batch)
+            made = cls(model, context, pooling, size_=known.size, longest=longest, batch=options.batch)
+            undo.pop_all()
+        return made
 
     async def rows(self, items: Sequence[Item]) -> list[Row]:
         """Return a row of numbers for each item, in their order: a vector, not scaled, or the numbers of a rank.
@@ -97,5 +99,4 @@ def _tell_apart(context: PooledContext, path: Path, size_: int) -> None:
     """Let the context read segments; raises `LoadFailed` where that does not work: scores would be wrong without."""
     segments = Segments.read(path, size_)
     if segments is not None and not context.tell_apart(segments):
-        context.close()
         raise LoadFailed("the vectors by which this model tells two texts apart cannot be read from its file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -13,10 +14,11 @@ from functions.engines.llama.fitting import Asked, Choice, Fitting
 from functions.engines.llama.layout import layouts
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.plan import PROCESS, rooms
+from functions.engines.llama.pooled import segments
 from functions.engines.llama.pooled.context import batch, segmented, sequences
 from functions.engines.llama.pooled.pooling import Nature, Pooling, Purpose, choose
 from functions.engines.llama.pooled.scales import PooledScales
-from host.errors import LoadFailed
+from host.errors import LoadFailed, ManifestError
 from host.function import RAM, Load, Plan
 
 
@@ -72,7 +74,7 @@ def _fit(
         return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
 
     asked = Asked(
-        context=None if load.manifest.context == "auto" else min(load.manifest.context, trained),
+        context=_stated(load, trained),
         slots=1,
         layers=None if options.gpu_layers == "auto" else options.gpu_layers,
         attempt=load.attempt,
@@ -83,18 +85,28 @@ def _fit(
     return choice, weigh(choice.target, choice.context, 1)
 
 
+def _stated(load: Load, trained: int) -> int | None:
+    """Return the context that the manifest states, None where it leaves it open; the model has no positions beyond."""
+    context = load.manifest.context
+    if context == "auto":
+        return None
+    if context > trained:
+        raise ManifestError(
+            f"context is {context}, but the model takes at most {trained} tokens (its positions, in the file's header)",
+            key="context",
+        )
+    return context
+
+
 def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> Iterator[str]:
     yield f"pooling: {pooling.kind} ({pooling.why})"
     together = f"batches of up to {options.batch} tokens of {sequences(known)} inputs"
     yield f"inputs of up to {longest} tokens, {together}"
     if batch(options, pooling, longest) > options.batch:
         yield f"an input is computed at once: one of {longest} tokens makes a batch larger than `batch` by itself"
-    asked = load.manifest.context
-    if asked != "auto" and asked > known.trained:
-        yield f"context is {asked}, and the model's positions end at {known.trained}"
-    elif longest < known.trained and asked == "auto":
+    if longest < known.trained and load.manifest.context == "auto":
         yield f"{longest} tokens instead of the trained {known.trained}, to leave memory for others"
     if load.manifest.slots != "auto":
         yield "slots has no meaning here: inputs are merged into batches"
-    if segmented(known, pooling):
+    if segmented(known, pooling) and segments.told(Path(load.path)):
         yield "the two texts of a pair are told apart by segments, whose vectors are read from the file"

@@ -16,12 +16,15 @@ import numpy.typing as npt
 from functions.engines.batching.item import Ids
 from functions.engines.llama import header
 from functions.engines.llama.library import ggml
+from host.errors import LoadFailed
 
 Vectors = npt.NDArray[np.float32]
 
 _PLAIN = {0: "<f4", 1: "<f2"}
 """ggml's types that are numbers as they stand."""
 _WORDS, _SEGMENTS = "token_embd.weight", "token_types.weight"
+_LEAST = 2
+"""Segments that tell two texts apart."""
 
 
 class _Parameters(ctypes.Structure):
@@ -94,12 +97,22 @@ class Segments:
 
     @classmethod
     def read(cls, path: Path, size: int) -> Segments | None:
-        """Open a file whose vectors have `size` numbers; None for one that has no tables of both kinds."""
+        """Open a model of two segments or more, whose vectors have `size` numbers, in one file or in several.
+
+        None for one without a table of segments: nothing is added to its tokens. Raises `LoadFailed` where the tables
+        cannot be read or do not belong together.
+        """
+        tables: dict[str, Table] = {}
         for file in header.shards(path):
-            tables = _tables(file, size)
-            if len(tables) == 2:
-                return cls(*tables)
-        return None
+            tables |= _tables(file, size)
+        segments = tables.get(_SEGMENTS)
+        if segments is None:
+            return None
+        if _WORDS not in tables:
+            raise LoadFailed(f"{path.name} has {_SEGMENTS} and no {_WORDS}: tokens of a second text cannot be computed")
+        if len(segments) < _LEAST:
+            raise LoadFailed(f"{path.name} says that it knows several segments, and {_SEGMENTS} has {len(segments)}")
+        return cls(tables[_WORDS], segments)
 
     def vectors(self, ids: Ids, types: Ids) -> Vectors:
         """Return what stands for tokens of the given segments, (tokens, size)."""
@@ -108,23 +121,29 @@ class Segments:
         return found
 
 
-def _tables(path: Path, size: int) -> list[Table]:
+def told(path: Path) -> bool:
+    """Say whether a model, in one file or in several, has a table of segments."""
+    return _SEGMENTS in header.read(path).tensors
+
+
+def _tables(path: Path, size: int) -> dict[str, Table]:
+    """Return those of the two tables that one file of a model has, by name."""
     context = ggml.gguf_init_from_file(os.fsencode(path), _Parameters(no_alloc=True, context=None))
     if not context:
-        return []
+        raise LoadFailed(f"the head of {path.name} cannot be read to find the vectors of its segments")
     try:
         start = ggml.gguf_get_data_offset(context)
-        places = [ggml.gguf_find_tensor(context, name.encode()) for name in (_WORDS, _SEGMENTS)]
-        return [
-            Table(
+        places = {name: ggml.gguf_find_tensor(context, name.encode()) for name in (_WORDS, _SEGMENTS)}
+        return {
+            name: Table(
                 path,
                 start + ggml.gguf_get_tensor_offset(context, at),
                 ggml.gguf_get_tensor_size(context, at),
                 ggml.gguf_get_tensor_type(context, at),
                 size,
             )
-            for at in places
+            for name, at in places.items()
             if at >= 0
-        ]
+        }
     finally:
         ggml.gguf_free(context)

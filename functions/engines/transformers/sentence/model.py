@@ -5,7 +5,6 @@ It knows items and vectors; prompts, sizes and what is asked of them are the tas
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -15,8 +14,9 @@ import torch
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
+from functions.engines.transformers import cores, limits, memory, tokenizer
+from functions.engines.transformers import device as devices
 from functions.engines.transformers import encoder as encoders
-from functions.engines.transformers import limits, memory, tokenizer
 from functions.engines.transformers import plan as planning
 from functions.engines.transformers.encoder import Encoder
 from functions.engines.transformers.folder import Folder
@@ -85,9 +85,9 @@ class SentenceModel:
         longest, bound = limits.longest(config, own, load.manifest.context, layout.longest)
         plan = planning.encoder(load, knobs, model, longest)
         if layout.layers is not None:
-            plan = _with_layers(plan, config)
+            plan = _with_layers(plan, config, load)
         if isinstance(layout.sparse, Splade):
-            plan = _with_logits(plan, int(config.get("vocab_size") or 0))
+            plan = _with_logits(plan, int(config.get("vocab_size") or 0), load)
         notes = (*plan.notes, f"inputs of up to {longest} tokens ({bound})", *layout.notes)
         return msgspec.structs.replace(plan, notes=notes)
 
@@ -104,8 +104,6 @@ class SentenceModel:
         if not isinstance(hidden, int):
             raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
         head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
-        # An id that only the tokenizer knows would be looked for behind the end of the embeddings.
-        tokens.vocabulary = min(tokens.vocabulary, _rows(encoder.model))
         return cls(plan, layout, encoder, head, tokens, knobs, Tasks(layout, model, tokens))
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
@@ -166,12 +164,6 @@ def _judged(layout: Layout, states: States) -> Judged | None:
     return lambda output, mask: pool(states(output), mask, layout.pooling)
 
 
-def _rows(model: Any) -> int:
-    """Return how many tokens the model has embeddings for; no bound where it does not say."""
-    table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    return int(getattr(table, "num_embeddings", 0)) or sys.maxsize
-
-
 def _finite(output: Output) -> bool:
     found = (output.dense, output.colbert, output.sparse[1] if output.sparse is not None else None)
     return all(bool(np.isfinite(part).all()) for part in found if part is not None)
@@ -194,26 +186,27 @@ def _special(model: Folder, tokens: Tokenizer) -> list[int]:
     return [*tokens.prefix, *tokens.suffix, *(one for one in named if one is not None)]
 
 
-def _with_layers(plan: Plan, config: dict[str, Any]) -> Plan:
+def _with_layers(plan: Plan, config: dict[str, Any], load: Load) -> Plan:
     """Return the plan with the bytes of a batch's states behind each layer, and of their mean."""
     count, hidden = _number(config, *_LAYERS) or 0, _number(config, *_HIDDEN) or 0
-    extra = _most(plan) * (count + 2) * hidden * 4
+    extra = _most(plan, load) * (count + 2) * hidden * 4
     pool = next((name for name in plan.bytes if name != RAM), RAM)
     return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
 
 
-def _most(plan: Plan) -> int:
-    """Return the tokens of the largest batch; an input of more than a batch's tokens runs alone."""
-    return max(int(plan.detail["batch_tokens"]), plan.context or 0)
+def _most(plan: Plan, load: Load) -> int:
+    """Return the tokens of the largest batches side by side; an input of more than a batch's tokens runs alone."""
+    longest = max(int(plan.detail["batch_tokens"]), plan.context or 0)
+    return longest * cores.lanes(devices.choose(load.manifest.device), load.threads)
 
 
 def _number(config: dict[str, Any], *names: str) -> int | None:
     return next((config[name] for name in names if isinstance(config.get(name), int)), None)
 
 
-def _with_logits(plan: Plan, words: int) -> Plan:
+def _with_logits(plan: Plan, words: int, load: Load) -> Plan:
     """Return the plan with the bytes that a batch's logits take."""
-    extra = _most(plan) * words * 4 * _COPIES
+    extra = _most(plan, load) * words * 4 * _COPIES
     pool = next((name for name in plan.bytes if name != RAM), RAM)
     return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
 

@@ -19,7 +19,7 @@ import torch
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
 from functions.engines.transformers import device as devices
-from functions.engines.transformers import memory, tokenizer
+from functions.engines.transformers import limits, memory, tokenizer
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.sentence import layers
@@ -69,7 +69,7 @@ class TableModel:
         _, model = _read(load, layout)
         device = devices.choose(load.manifest.device)
         longest, bound = _longest(load, model, layout)
-        (shard,) = model.shards()
+        shard = _only(model)
         rows, numbers = _shape(shard, layout)
         table = rows * numbers * 4
         most = table + model.weights(4) + _RUNTIME
@@ -91,7 +91,7 @@ class TableModel:
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer and table; raises `LoadFailed`."""
         knobs, model = _read(load, layout)
-        (shard,) = model.shards()
+        shard = _only(model)
         total = int(plan.detail.get("weights") or 0)
         progress("weights", 0, total)
         torch.set_num_threads(load.threads)
@@ -141,11 +141,11 @@ class TableModel:
 
     def _sparse(self, items: Sequence[Item]) -> list[Output]:
         most = self.layout.sparse.most if isinstance(self.layout.sparse, Weighed) else None
-        weights = self._table.cpu().numpy()
         found = []
         for item in items:
             words = np.unique(item.ids)
-            places, values = kept(weights[words], most)
+            weights = self._table[torch.from_numpy(words).to(self._table.device)].cpu().numpy()
+            places, values = kept(weights, most)
             found.append(Output(sparse=(words[places].astype(np.int32), values)))
         return found
 
@@ -169,8 +169,6 @@ class _Settings(msgspec.Struct):
 def _longest(load: Load, model: Folder, layout: Layout) -> tuple[int, str]:
     """Return the most tokens of an input, and what set that bound."""
     bounds = [(UNBOUNDED, "the model has no bound")]
-    if load.manifest.context != "auto":
-        bounds.append((load.manifest.context, "the manifest's context"))
     if layout.table == "sparse":
         declared = model.mapping("tokenizer_config.json").get("model_max_length")
         if isinstance(declared, int | float) and declared > 0:
@@ -182,12 +180,20 @@ def _longest(load: Load, model: Folder, layout: Layout) -> tuple[int, str]:
             raise LoadFailed(f"tokenizer.json cannot be read: {error}") from None
         if said.truncation is not None:
             bounds.append((said.truncation.max_length, "tokenizer.json"))
-    return min(bounds)
+    return limits.stated(load.manifest.context, *min(bounds))
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
     knobs = msgspec.msgpack.decode(load.options, type=TransformersOptions)
     return knobs, Folder(load.path).inside(layout.encoder)
+
+
+def _only(model: Folder) -> Path:
+    """Return the table's file; raises `LoadFailed`."""
+    shards = model.shards()
+    if len(shards) != 1:
+        raise LoadFailed(f"a table of tokens in {len(shards)} files is not served: save it as one")
+    return shards[0]
 
 
 def _shape(shard: Path, layout: Layout) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from ggufs import qwen3
@@ -17,16 +18,21 @@ from ggufs.bert import convert
 from ggufs.tiny import WORDS, cross_encoder
 
 from functions.engines.batching.item import Item
+from functions.engines.llama.model import Model
 from functions.engines.llama.pooled import plan as planning
+from functions.engines.llama.pooled import segments
+from functions.engines.llama.pooled.context import PooledContext
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.pooling import Purpose
-from host.errors import LoadFailed
+from functions.engines.llama.pooled.segments import Segments
+from host.errors import LoadFailed, OutOfMemory
 from host.function import Load
 from host.manifest import Manifest
 
 pytestmark = pytest.mark.anyio
 
 Opener = Callable[..., PooledModel]
+_WORDS, _SEGMENTS = segments._WORDS, segments._SEGMENTS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,6 +137,81 @@ def test_segments_are_told_of(folder: Path) -> None:
     notes = planning.make(load(path), "scores").notes
     assert notes[0] == "pooling: rank (the file)"
     assert any("segments" in note for note in notes)
+
+
+def ranking(folder: Path, name: str, split: int = 0) -> Path:
+    return convert(folder, folder.parent / name, pooling="rank", split=split)
+
+
+async def test_segments_of_a_model_in_several_files(open_: Opener, folder: Path) -> None:
+    path = ranking(folder, "split.gguf", split=2)
+    places = [path.with_name(path.name.replace("-00001-", f"-0000{at}-")) for at in (1, 2)]
+    assert [_SEGMENTS in segments._tables(place, 64) for place in places] == [False, True]
+    query, documents = "the light of winter", texts(8)
+    found, _ = await scores(open_(path, "scores"), query, documents)
+    assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("without", "rows", "words"),
+    [(_WORDS, 2, "has token_types.weight and no token_embd.weight"), (None, 1, "several segments, .* has 1$")],
+)
+def test_tables_that_do_not_belong_together_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, without: str | None, rows: int, words: str
+) -> None:
+    path = ranking(folder, "apart.gguf")
+    tables = segments._tables(path, 64)
+    tables[_SEGMENTS]._raw = tables[_SEGMENTS]._raw[:rows]
+    monkeypatch.setattr(segments, "_tables", lambda *_: {k: table for k, table in tables.items() if k != without})
+    with pytest.raises(LoadFailed, match=words):
+        Segments.read(path, 64)
+
+
+async def test_a_model_without_a_table_of_segments_has_none(open_: Opener, tmp_path: Path) -> None:
+    """Whatever its metadata counts: llama.cpp adds nothing to its tokens, as if the table were full of zeros."""
+    folder = cross_encoder(tmp_path / "model")
+    name, file = "bert.embeddings.token_type_embeddings.weight", folder / "model.safetensors"
+    weights = safetensors.torch.load_file(file)
+    safetensors.torch.save_file({key: weights[key] for key in weights if key != name}, file, {"format": "pt"})
+    path = ranking(folder, "none.gguf")
+    assert Segments.read(path, 64) is None
+    assert not any("segments" in note for note in planning.make(load(path), "scores").notes)
+    found, _ = await scores(open_(path, "scores"), "the light of winter", texts(8))
+    safetensors.torch.save_file(weights | {name: torch.zeros_like(weights[name])}, file, {"format": "pt"})
+    assert np.allclose(found, direct(folder, "the light of winter", texts(8))[0], atol=2e-3)
+
+
+def test_a_head_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "odd.gguf").write_bytes(b"GGUX" * 9)
+    with pytest.raises(LoadFailed, match=r"head of odd\.gguf cannot be read"):
+        Segments.read(tmp_path / "odd.gguf", 64)
+
+
+@pytest.mark.parametrize("fault", [False, OSError("gone"), OutOfMemory("no room")])
+def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fault: bool | Exception
+) -> None:
+    closed: list[str] = []
+    for kind in (PooledContext, Model):
+
+        def close(self: Any, close: Any = kind.close, name: str = kind.__name__) -> None:
+            closed.append(name)
+            close(self)
+
+        monkeypatch.setattr(kind, "close", close)
+
+    def tell_apart(*_: Any) -> bool:
+        if isinstance(fault, Exception):
+            raise fault
+        return fault
+
+    given = load(ranking(folder, "faulty.gguf"))
+    plan = planning.make(given, "scores")
+    closed.clear()
+    monkeypatch.setattr(PooledContext, "tell_apart", tell_apart)
+    with pytest.raises(type(fault) if isinstance(fault, Exception) else LoadFailed):
+        PooledModel.load(given, plan, lambda stage, done=0, total=0: None, "scores")
+    assert closed == ["PooledContext", "Model"]
 
 
 def test_adapters_are_refused(folder: Path) -> None:

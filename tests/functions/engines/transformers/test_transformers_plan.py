@@ -225,7 +225,7 @@ def test_positions(config: dict[str, Any], tokens: int | None) -> None:
         ({"model_max_length": 10**30}, "auto", None, 512, "positions"),
         ({}, "auto", 256, 256, "own files"),
         ({}, 64, 256, 64, "manifest"),
-        ({}, 4096, None, 512, "positions"),
+        ({}, 512, None, 512, "manifest"),
     ],
 )
 def test_longest(tokenizer: dict[str, Any], context: Any, other: int | None, tokens: int, whose: str) -> None:
@@ -233,6 +233,25 @@ def test_longest(tokenizer: dict[str, Any], context: Any, other: int | None, tok
     found, why = limits.longest(config, tokenizer, context, other)
     assert found == tokens
     assert whose in why
+
+
+@pytest.mark.parametrize(
+    ("config", "tokenizer", "other", "said"),
+    [
+        ({"max_position_embeddings": 512}, {}, None, r"512 tokens \(the model's positions, max_position_embeddings in"),
+        ({"model_type": "roberta", "max_position_embeddings": 514}, {}, None, "512 tokens"),
+        ({"n_positions": 300}, {}, None, "300 tokens .*n_positions in config.json"),
+        ({"max_position_embeddings": 512}, {}, 256, "256 tokens .*max_seq_length in sentence_bert_config.json"),
+        ({"max_position_embeddings": 512}, {"model_max_length": 128}, None, "128 tokens .*in tokenizer_config.json"),
+        ({"model_type": "t5"}, {"model_max_length": 512}, None, "512 tokens .*tokenizer_config.json"),
+    ],
+)
+def test_a_context_beyond_the_model_is_refused(
+    config: dict[str, Any], tokenizer: dict[str, Any], other: int | None, said: str
+) -> None:
+    with pytest.raises(ManifestError, match=f"context is 513, but the model takes at most {said}") as caught:
+        limits.longest(config, tokenizer, 513, other)
+    assert (caught.value.key, caught.value.param) == ("context", "context")
 
 
 def test_no_bound_at_all_is_refused() -> None:
