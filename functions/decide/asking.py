@@ -5,7 +5,8 @@ It knows the model's template and vocabulary, and nothing of probabilities or of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from functions.engines.llama.scoring.trunks import common
 from functions.engines.llama.template import ChatTemplate
 from functions.engines.llama.vocabulary import Vocabulary
 from host.errors import ContextLengthExceeded
+
+T = TypeVar("T")
 
 SYSTEM = "You answer questions about a text."
 """What models are told where neither the input nor the manifest has a system message."""
@@ -53,21 +56,20 @@ class Asker:
     def request(self, request: DecisionRequest, check: Check) -> tuple[list[int], list[Ask]]:
         """Return the prefix and the questions; what all of them begin with belongs to the prefix.
 
-        It takes seconds for many long choices; `check` is called before each question. Raises `InvalidRequest` where
-        the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for what is so long that it is not
-        even tokenised.
+        It takes seconds for many long choices; `check` is called before each question and each choice. Raises
+        `InvalidRequest` where the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for what is
+        so long that it is not even tokenised.
         """
         spoken = turns(request, self._system)
         self._check_brief(request, spoken)
         script = Script(self._template, self._words, spoken)
         said = [asked(question, self._options) for question in request.questions]
-        suffixes = [script.suffix(one) for one in said]
+        suffixes = [script.suffix(one) for one in _wanted(said, check)]
         count = self._lead(script, {question.type for question in request.questions}, suffixes)
         prefix = [*script.prefix, *suffixes[0][:count]]
         asks = []
-        for question, words, suffix in zip(request.questions, said, suffixes, strict=True):
-            check()
-            events = self._events(question)
+        for question, words, suffix in _wanted(zip(request.questions, said, suffixes, strict=True), check):
+            events = self._events(question, check)
             asks.append(Ask(question, words, Branch(suffix[count:], events.spellings), events))
             self._check_room(prefix, asks[-1], len(asks) - 1)
         return prefix, asks
@@ -75,10 +77,7 @@ class Asker:
     def without_input(self, asks: Sequence[Ask], check: Check) -> tuple[list[int], list[Branch]]:
         """Return the same questions about an empty input."""
         script = Script(self._template, self._words, [Turn("system", self._system), Turn("user", "")])
-        branches = []
-        for ask in asks:
-            check()
-            branches.append(Branch(script.suffix(ask.words), ask.events.spellings))
+        branches = [Branch(script.suffix(ask.words), ask.events.spellings) for ask in _wanted(asks, check)]
         return script.prefix, branches
 
     def _lead(self, script: Script, kinds: set[str], suffixes: Sequence[Sequence[int]]) -> int:
@@ -93,11 +92,11 @@ class Asker:
         ]
         return min(min(common(suffixes[0], other), len(other) - 1) for other in [*probes, *suffixes])
 
-    def _events(self, question: Question) -> Events:
+    def _events(self, question: Question, check: Check) -> Events:
         """Return what may be answered, each spelled as it is behind a word and at the beginning of a line."""
         if question.type == "predicate":
             return Events([self._spellings(self._options.yes_words), self._spellings(self._options.no_words)])
-        return Events([self._spellings([one]) for one in spelled(values(question))])
+        return Events([self._spellings([one]) for one in _wanted(spelled(values(question)), check)])
 
     def _spellings(self, texts: Sequence[str]) -> list[Ids]:
         return [tuple(self._words.tokenize(space + text, special=False)) for text in texts for space in (" ", "")]
@@ -116,3 +115,10 @@ class Asker:
                 param="input" if len(prefix) >= own else f"questions[{at}]",
                 extra={"n_prompt_tokens": len(prefix) + own, "n_ctx": self._longest},
             )
+
+
+def _wanted(items: Iterable[T], check: Check) -> Iterator[T]:
+    """Yield the items while somebody waits for what is made of them."""
+    for item in items:
+        check()
+        yield item

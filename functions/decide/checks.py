@@ -16,7 +16,7 @@ from functions.decide.api import (
     Part,
     Question,
 )
-from functions.decide.texts import text
+from functions.decide.texts import plainly, text
 from host.errors import InvalidRequest, UnsupportedParameter
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -161,10 +161,14 @@ def _check_choices(choices: list[ChoiceSpec] | None, where: str) -> None:
     seen: set[tuple[type, object]] = set()
     for at, choice in enumerate(choices):
         value = choice.value
+        if not isinstance(value, str | bool):
+            words = f"`{where}[{at}].value` is {_kind(value)}: expected a text, true or false"
+            raise InvalidRequest(words, param=f"{where}[{at}].value")
         if isinstance(value, str) and not value.strip():
             raise InvalidRequest(f"`{where}[{at}].value` is empty: expected a word", param=f"{where}[{at}].value")
         if (type(value), value) in seen:
-            words = f"`{where}[{at}].value` is {value!r} again: expected each choice once"
+            told = repr(value) if isinstance(value, str) else plainly(value)
+            words = f"`{where}[{at}].value` is {told} again: expected each choice once"
             raise InvalidRequest(words, param=f"{where}[{at}].value")
         seen.add((type(value), value))
 
@@ -187,6 +191,13 @@ def _required(text: str | None, where: str) -> str:
     if not text:
         raise InvalidRequest(f"`{where}` is missing: expected text", param=where)
     return text
+
+
+def _kind(value: object) -> str:
+    """Return what JSON calls a value that is neither text nor true or false."""
+    if value is None:
+        return "null"
+    return "a number" if isinstance(value, int | float) else "an object" if isinstance(value, dict) else "a list"
 
 
 def _has(given: Sequence[object] | None) -> str:

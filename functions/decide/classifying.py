@@ -5,6 +5,7 @@ It knows the life of a request in a worker, and nothing of how logits are comput
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -20,11 +21,16 @@ from functions.decide.turns import turns
 from functions.engines.batching import brevity
 from functions.engines.batching.headed import HeadedEngine, HeadedModel
 from functions.engines.batching.item import Item
+from functions.engines.batching.reader import Reader
 from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite
 from host.function import Facts, Instance, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them."""
+
+
+_ALL = sys.maxsize
+"""Texts are read to their end, so that one of too many tokens is told how many; `brevity` has bounded them."""
 
 
 class ClassifierDecide(Instance):
@@ -35,6 +41,7 @@ class ClassifierDecide(Instance):
     def __init__(self, model: HeadedModel, options: DecideOptions) -> None:
         self._model = model
         self._options = options
+        self._reader = Reader(model.tokenizer)
         self._labels = Labels(model.labels, several=model.config.get("problem_type") == "multi_label_classification")
         model.tokenizer.literal()
 
@@ -82,7 +89,7 @@ class ClassifierDecide(Instance):
             brevity.check(written(question), self._model.longest, f"questions[{at}]")
         said = [hypotheses(question) for question in questions]
         texts = [hypothesis for some in said for hypothesis in some]
-        premise, *found = await self._model.tokenizer.pieces([about, *texts])
+        premise, *found = await self._reader.read([about, *texts], _ALL)
         items = [self._model.tokenizer.pair.item(premise.ids, one.ids) for one in found]
         places = [at for at, some in enumerate(said) for _ in some]
         for item, at in zip(items, places, strict=True):

@@ -29,12 +29,12 @@ _CAPACITY = 64
 class LlamaDecide(Instance):
     """A chat model in a GGUF file that decides."""
 
-    def __init__(self, plan: Plan, model: ScoringModel, options: DecideOptions) -> None:
+    def __init__(self, plan: Plan, model: ScoringModel, options: DecideOptions, threads: int) -> None:
         self._plan = plan
         self._model = model
         self._options = options
         self._asker = Asker(_template(model), model.words, options, longest=model.longest, system=model.options.system)
-        self._threads = Threads()
+        self._threads = Threads(threads)
         self._priors = Priors(model, self._asker, self._threads) if options.prior else None
 
     @classmethod
@@ -47,7 +47,8 @@ class LlamaDecide(Instance):
         """Load the weights; raises `LoadFailed`, also for a file without a chat template, and `OutOfMemory`."""
         model = ScoringModel.load(load, plan, progress)
         try:
-            return cls(plan, model, msgspec.msgpack.decode(load.function_options, type=DecideOptions))
+            options = msgspec.msgpack.decode(load.function_options, type=DecideOptions)
+            return cls(plan, model, options, load.threads)
         except BaseException:
             model.close()
             raise

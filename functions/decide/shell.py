@@ -14,9 +14,9 @@ class DecideShell:
     """
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask one question about the lines below it, or about nothing but itself where there are none."""
+        """Ask one question about the lines below it; where there are none the input is empty, which is refused."""
         first, _, rest = text.strip().partition("\n")
-        about = rest.strip() or first
+        about = rest.strip()
         if "|" not in first:
             return {"input": about, "questions": [{"type": "predicate", "instructions": first}]}
         head, _, last = first.replace("?", "?\0", 1).partition("\0")

@@ -16,7 +16,8 @@ from host.errors import ShuttingDown
 T = TypeVar("T")
 Check = Callable[[], None]
 """Raises where nobody waits any more; long work calls it now and then."""
-_COUNT = 4
+_MOST = 4
+"""Threads of a model, however many its load allows: tokenising is short beside computing."""
 
 
 class _Gone(Exception):
@@ -26,8 +27,9 @@ class _Gone(Exception):
 class Threads:
     """Some threads, of one model."""
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_COUNT, thread_name_prefix="ask")
+    def __init__(self, allowed: int) -> None:
+        """`allowed` is how many threads the model may have."""
+        self._threads = ThreadPoolExecutor(min(_MOST, max(1, allowed)), thread_name_prefix="ask")
         self._closed = threading.Event()
 
     async def run(self, work: Callable[[Check], T]) -> T:
@@ -42,10 +44,12 @@ class Threads:
             check()
             return work(check)
 
-        if self._closed.is_set():
-            raise ShuttingDown("the model is being unloaded")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, checked)
+            working = asyncio.get_running_loop().run_in_executor(self._threads, checked)
+        except RuntimeError:  # the threads were shut down
+            raise ShuttingDown("the model is being unloaded") from None
+        try:
+            return await working
         except _Gone:
             raise ShuttingDown("the model is being unloaded") from None
         finally:

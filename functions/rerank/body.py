@@ -13,7 +13,8 @@ from functions.rerank import documents
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
 from host.errors import InvalidRequest, UnsupportedParameter
 
-_MOST = 1 << 40
+_CAP = 1 << 40
+"""More tokens than any document has, in a number that the wire carries."""
 
 Documents = Annotated[
     list[Any],
@@ -104,8 +105,8 @@ def asked(body: RerankBody, *, cohere2: bool) -> RerankRequest:
         field=field,
         instruction=body.instruction,
         truncate=truncate,
-        max_tokens_per_doc=_least(body.max_tokens_per_doc),
-        max_chunks_per_doc=_least(body.max_chunks_per_doc),
+        max_tokens_per_doc=_capped(body.max_tokens_per_doc),
+        max_chunks_per_doc=_capped(body.max_chunks_per_doc),
         raw_scores=bool(body.raw_scores),
     )
     check(request)
@@ -154,9 +155,9 @@ def _check(body: RerankBody) -> None:
             raise UnsupportedParameter(f"{name} must be 'right': only a document's end is cut", param=name)
 
 
-def _least(number: int | None) -> int | None:
+def _capped(number: int | None) -> int | None:
     """Return a number that the wire carries: no document has more tokens, however large the client's."""
-    return None if number is None else min(number, _MOST)
+    return None if number is None else min(number, _CAP)
 
 
 def _one_of(body: RerankBody, first: str, second: str) -> None:

@@ -20,7 +20,7 @@ def scorer(model: HeadedModel, tokens: Tokenizer, folder: Folder, own: RerankOpt
     """
     try:
         card = cards.read(folder, model.config)
-        judge = labels.judge(model.labels, own, card.activation, str(model.config.get("problem_type")))
+        judge = labels.judge(model.labels, own, card.activation, model.config.get("problem_type"))
         # A decoder was trained on a prompt; those of Qwen's kind on that of Qwen3-Reranker, as far as is known.
         kind = str(model.config.get("model_type", ""))
         template = own.prompt or card.prompt or (known(kind, tokens.special()) if kind.startswith("qwen") else None)

@@ -81,8 +81,7 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
     model = PooledModel.load(load, plan, progress, "scores")
     try:
         ranks = Ranks(model)
-        if own.self_test:
-            check(ranks.architecture, Path(load.path))
+        check(ranks.architecture, Path(load.path))
         template = own.prompt or model.template
         prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
         return CrossScorer(ranks, judge(ranks, own), prompt)

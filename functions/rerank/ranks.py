@@ -11,20 +11,18 @@ from functions.engines.batching.headed import Logits
 from functions.engines.batching.item import Item
 from functions.engines.llama import header
 from functions.engines.llama.library import lib
+from functions.engines.llama.pooled import heads
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.words import Words
 from functions.rerank import labels
 from functions.rerank.labels import Judge
 from functions.rerank.options import RerankOptions
 from functions.rerank.scorer import Mark
-from functions.rerank.selftest import HINT
 from host.errors import LoadFailed
 
 _SHARED = ("qwen3", "qwen3vl")
 """Architectures whose ranks llama.cpp puts through a softmax itself."""
 _TINY = 1e-38
-_BERT_HEAD = ("cls.weight", "cls.output.weight")
-"""The pooler of a BERT, or the dense layer of a RoBERTa's head, and what makes labels of its numbers."""
 
 
 class Ranks:
@@ -64,19 +62,12 @@ class Ranks:
 
 def check(architecture: str, path: Path) -> None:
     """Raise `LoadFailed` for a file that names rank as its pooling and lacks weights of the head that gives it."""
-    tensors = header.read(path).tensors
-    if not any(name.startswith("cls.") for name in tensors):
+    if not any(name.startswith("cls.") for name in header.read(path).tensors):
         raise LoadFailed(
             "this file has no head that scores pairs (no tensor cls or cls.output): if it embeds texts, "
-            f"options.method: cosine ranks by the cosine of its vectors{HINT}"
+            "options.method: cosine ranks by the cosine of its vectors"
         )
-    lost = [name for name in _BERT_HEAD if name not in tensors]
-    if architecture == "bert" and lost:
-        raise LoadFailed(
-            f"this file's head is not whole (it lacks {' and '.join(lost)}): llama.cpp's converter drops the pooler of "
-            "BERT cross-encoders, and what is left ranks at random; serve the model's safetensors on the engine "
-            f"transformers, or convert it with pooler.dense as cls and classifier as cls.output{HINT}"
-        )
+    heads.check(architecture, path)
 
 
 def judge(ranks: Ranks, own: RerankOptions) -> Judge:

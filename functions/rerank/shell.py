@@ -1,18 +1,23 @@
-"""Reranking at a command line: the first line is the query, the others are documents, printed best first."""
+"""Reranking at a command line: the first word or line is the query, others are documents, printed best first."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _SEPARATOR = " | "
-"""Between query and documents where all stand on one line."""
+"""Between query and documents where all stand on one line, or in words without quotes."""
 
 
 class RerankShell:
     """See `host.function.Shell`."""
 
+    between = "\n"
+    """Of several words, which a shell's quotes hold together, each is a line."""
+
     def body(self, text: str) -> dict[str, Any]:
         """Ask for the order of the documents: lines after the first, or what `|` separates in a single line."""
+        if "|" in (lines := [line.strip() for line in text.splitlines()]):
+            text = " ".join(lines)
         parts = text.splitlines() if "\n" in text.strip() else text.split(_SEPARATOR)
         query, *documents = [part.strip() for part in parts if part.strip()] or [""]
         return {"query": query, "documents": documents}

@@ -34,11 +34,13 @@ _REACH = 4
 class Start:
     """The tokens that stand before every document of one request, and what the model made of them."""
 
-    __slots__ = ("ids", "state")
+    __slots__ = ("gone", "ids", "state")
 
     def __init__(self, ids: Sequence[int]) -> None:
         self.ids = list(ids)
         self.state: State | None = None
+        self.gone = False
+        """Nobody asks for it any more."""
 
 
 class Starts:
@@ -55,7 +57,7 @@ class Starts:
         return sum(len(start.ids) for start in self._kept)
 
     def state(self, start: Start, compute: Callable[[list[int]], State]) -> State:
-        """Return what the start became, computed now where it is not kept."""
+        """Return what the start became, computed now where it is not kept; one forgotten meanwhile is not kept."""
         with self._lock:
             found = start.state
             if found is not None:
@@ -65,13 +67,15 @@ class Starts:
                 self._kept.popitem(last=False)[0].state = None
         made = compute(start.ids)
         with self._lock:
-            start.state = made
-            self._kept[start] = None
+            if not start.gone:
+                start.state = made
+                self._kept[start] = None
         return made
 
     def forget(self, start: Start) -> None:
-        """Give its memory back."""
+        """Give its memory back, also where it is being computed."""
         with self._lock:
+            start.gone = True
             self._kept.pop(start, None)
             start.state = None
 
@@ -113,8 +117,8 @@ def _settings(config: Mapping[str, Any]) -> Any:
 
 def _sizes(config: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return layers, numbers of a token's keys in a layer, and the same where each query has keys of its own."""
-    layers, heads = (int(config.get(new) or config.get(old) or 0) for new, old in (
-        ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")))  # fmt: skip
+    layers = int(config.get("num_hidden_layers") or config.get("n_layer") or 0)
+    heads = int(config.get("num_attention_heads") or config.get("n_head") or 0)
     hidden = int(config.get("hidden_size") or config.get("n_embd") or 0)
     head = int(config.get("head_dim") or (hidden // heads if heads else 0))
     return layers, int(config.get("num_key_value_heads") or heads) * head, heads * head

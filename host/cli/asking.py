@@ -54,7 +54,8 @@ def _body(name: str, words: Sequence[str], json: str | None, shell: Shell | None
     if texts:
         if shell is None:
             raise Failure(f"`{name}` takes no plain words; ask it with key=value pairs or --json")
-        found = shell.body(" ".join(stdin.read().strip() if text == "-" else text for text in texts))
+        between: str = getattr(shell, "between", " ")
+        found = shell.body(between.join(stdin.read().strip() if text == "-" else text for text in texts))
     found |= {pair[1]: _value(pair[2]) for pair in pairs}
     if found.setdefault("model", name) != name:
         raise Failure(f"the body says model {found['model']!r}, and the command `{name}`")

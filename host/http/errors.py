@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from host.errors import (
     NotFound,
     RequestTooLarge,
 )
+from host.nearest import nearest
 
 log = structlog.get_logger(__name__)
 _BY_STATUS: Mapping[int, type[ColdframeError]] = {404: NotFound, 405: MethodNotAllowed, 413: RequestTooLarge}
@@ -55,13 +56,16 @@ def headers(error: ColdframeError) -> dict[str, str]:
     return found
 
 
-def from_http(error: HTTPException) -> ColdframeError:
-    """Return our error for one of Litestar's: bad bodies, unknown paths, wrong methods."""
+def from_http(error: HTTPException, fields: Sequence[str] = ()) -> ColdframeError:
+    """Return our error for one of Litestar's: bad bodies, unknown paths, wrong methods.
+
+    `fields` are those of the body that the path takes: of one that is not among them the nearest is told.
+    """
     if error.status_code >= 500:
         return internal(error)
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         first: Any = error.extra[0]
-        return _invalid(str(first.get("key") or ""), str(first.get("message", error.detail)))
+        return _invalid(str(first.get("key") or ""), str(first.get("message", error.detail)), fields)
     cls = _BY_STATUS.get(error.status_code)
     if cls is not None:
         return cls(_SENTENCES.get(error.status_code, error.detail))
@@ -80,7 +84,7 @@ _TYPES = re.compile(r"(Expected|got) `([a-z |]+)`")
 _WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
-def _invalid(key: str, message: str) -> InvalidRequest:
+def _invalid(key: str, message: str, fields: Sequence[str]) -> InvalidRequest:
     """Return the error for what msgspec says of the field at `key`, in JSON's words."""
     if message == f"'{_BODY}'":
         return InvalidRequest("The body is empty; it must be a JSON object.")
@@ -88,7 +92,18 @@ def _invalid(key: str, message: str) -> InvalidRequest:
     path = [] if key == _BODY else [key]
     param = ".".join([*path, *([field[1]] if field else [])]) or None
     place = f"`{key}`: " if path and key else "The body: "
-    return InvalidRequest(place + _TYPES.sub(_plain, message), param=param)
+    hint = f"; {nearest(field[1], fields, 'fields')}" if field and fields and "unknown" in message and not path else ""
+    return InvalidRequest(place + _TYPES.sub(_plain, message) + hint, param=param)
+
+
+def _fields(request: Request[Any, Any, Any]) -> tuple[str, ...]:
+    """Return the names of the fields that the body of a request may have; none where no handler was found."""
+    handler = request.scope.get("route_handler")
+    body = handler.parsed_fn_signature.parameters.get(_BODY) if handler is not None else None
+    kind = body.annotation if body is not None else None
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return ()
+    return kind.__struct_encode_fields__
 
 
 def _plain(found: re.Match[str]) -> str:
@@ -110,8 +125,8 @@ def _ours(_: Request[Any, Any, Any], error: ColdframeError) -> Response[bytes]:
     return respond(error)
 
 
-def _litestars(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    response = respond(from_http(error))
+def _litestars(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    response = respond(from_http(error, _fields(request)))
     allow = (error.headers or {}).get("allow") or (error.headers or {}).get("Allow")
     if allow:
         response.set_header("allow", allow)

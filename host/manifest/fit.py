@@ -5,7 +5,6 @@ It goes as deep as the Structs do; what lies in a free mapping is left as it is.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from msgspec import inspect
@@ -14,6 +13,7 @@ from host.errors import ManifestError
 from host.manifest.duration import EXPECTED, seconds
 from host.manifest.expectation import shown
 from host.manifest.syntax import Tree, Where
+from host.nearest import nearest
 
 
 def fit(tree: Tree, data: Any, info: Any, where: Where) -> Any:
@@ -52,9 +52,7 @@ def _struct(tree: Tree, data: dict[str, Any], info: inspect.StructType, where: W
 
 def unknown(tree: Tree, key: str, known: list[str], where: Where) -> ManifestError:
     """Return the error for a key that nobody knows, with the nearest one that somebody does."""
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=1, cutoff=0.5)
-    hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(sorted(known)) or 'none'}"
-    return tree.error(f"unknown key `{key}`; {hint}", (*where, key))
+    return tree.error(f"unknown key `{key}`; {nearest(key, known, 'keys')}", (*where, key))
 
 
 def _chooses(info: Any, word: str) -> bool:

@@ -117,6 +117,10 @@ def test_many_clients_at_once(served):
         ({"questions": []}, "questions"),
         ({"questions": [{"type": "rank", "instructions": "x"}]}, "questions[0].type"),
         ({"questions": [{"type": "choice", "instructions": "x", "choices": [{"value": "a"}]}]}, "questions[0].choices"),
+        (
+            {"questions": [{"type": "choice", "instructions": "x", "choices": [{"value": 0}, {"value": 1}]}]},
+            "questions[0].choices[0].value",
+        ),
         ({"input": [{"type": "function_call_output", "call_id": "9", "output": "x"}]}, "input[0].call_id"),
         ({"input": "word " * 4000}, "input"),
     ],

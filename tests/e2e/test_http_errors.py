@@ -42,7 +42,8 @@ def test_what_is_no_json_object_is_400(host, body):
         ({"text": "x"}, "model", ""),
         ({"model": None}, "model", ""),
         ({"model": ""}, "model", "model"),
-        ({"model": "a", "frobnicate": 1}, "frobnicate", ""),
+        ({"model": "a", "zzz": 1}, "zzz", "known fields: "),
+        ({"model": "a", "cuont": 1}, "cuont", "did you mean `count`?"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
 )

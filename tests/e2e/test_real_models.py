@@ -106,6 +106,17 @@ def test_both_go_cold_when_idle_and_their_processes_are_gone(start, alive):
     assert host.client.get("/health").json()["memory"]["ram"]["reserved"] == 0
 
 
+def test_what_was_chosen_while_loading_is_shown_as_long_as_it_is_loaded(start):
+    host = start({EMBED: MINILM})
+    assert host.status(EMBED)["detail"] == {}
+    sdk(host).embeddings.create(model=EMBED, input="x")
+    detail = host.status(EMBED)["detail"]
+    assert (detail["dimension"], detail["architecture"], detail["padding"]) == (384, "BertModel", "none")
+    assert detail["dtype"] == "fp32" or "cosine" in detail["precision"]
+    host.client.post(f"/v1/functions/{EMBED}/unload")
+    assert host.status(EMBED)["detail"] == {}
+
+
 def test_fifty_first_calls_start_one_load(start):
     host = start({EMBED: MINILM})
     client = sdk(host)

@@ -52,14 +52,16 @@ def convert(
     pooler: bool = True,
     head: bool = True,
     labels: Sequence[str] = (),
+    split: int = 0,
 ) -> Path:
-    """Write the folder's weights and vocabulary to `target` as `f32`, `f16` or `q8_0`, and return it.
+    """Write the folder's weights and vocabulary to `target` as `f32`, `f16` or `q8_0`, and return the (first) file.
 
     `pooling` is `mean`, `cls`, `last` or `rank`; None leaves it out of the file. `labels` are a classifier's.
     Without `pooler` the dense layer of its head is left out, without `head` what makes labels of it.
+    With `split` each of several files has so many tensors.
     """
     config = json.loads((folder / "config.json").read_text())
-    writer = gguf.GGUFWriter(target, "bert")
+    writer = gguf.GGUFWriter(target, "bert", split_max_tensors=split)
     _describe(writer, config, kind, pooling)
     if labels:
         writer.add_classifier_output_labels(labels)
@@ -76,8 +78,9 @@ def convert(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
+    first = writer.format_shard_names(target)[0]
     writer.close()
-    return target
+    return first
 
 
 def _describe(writer: gguf.GGUFWriter, config: dict[str, Any], kind: str, pooling: str | None) -> None:

@@ -218,7 +218,7 @@ async def test_greedy_answers_do_not_depend_on_the_company(ask: Any) -> None:
 
 async def quiet(chat: LlamaChat) -> None:
     """Wait until nothing computes and nothing waits; a slot that was not given back would make this time out."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while chat.decoder.counts() != (0, 0):
             await asyncio.sleep(0.005)
 
@@ -235,8 +235,9 @@ async def test_giving_up_while_generating(ask: Any, chat: LlamaChat) -> None:
 
 async def test_giving_up_in_the_prompt(chat: LlamaChat, ask: Any) -> None:
     asked = asyncio.create_task(ask("sing a long and winding song " * 75, max_tokens=5))
-    await asyncio.sleep(0.05)
-    assert chat.decoder.counts()[0] == 1
+    async with asyncio.timeout(60):
+        while chat.decoder.counts()[0] != 1:
+            await asyncio.sleep(0)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked

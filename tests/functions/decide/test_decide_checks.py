@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from decisions import request_of
 
+from functions.decide.api import DecisionRequest
 from functions.decide.checks import check
 from host.errors import InvalidRequest, UnsupportedParameter
 
@@ -129,10 +130,25 @@ def test_images_are_not_read(input_: Any, question: Any, param: str) -> None:
     assert told.value.param == param
 
 
-@pytest.mark.parametrize("wrong", [1, 1.5, None])
-def test_a_choice_is_text_or_true_or_false(wrong: Any) -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"questions\[0\].choices\[0\].value"):
-        request_of("x", [choices(wrong, "b")])
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [(0, "a number"), (1, "a number"), (2, "a number"), (1.5, "a number"), (None, "null"), ([], "a list"),
+     ({}, "an object")],
+)  # fmt: skip
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "lax"])
+def test_a_choice_is_text_or_true_or_false(wrong: Any, kind: str, strict: bool) -> None:
+    """Also where types are read as HTTP hosts read those of parameters: 0 and 1 as booleans."""
+    body = {"model": "m", "input": "x", "questions": [choices("b", wrong)]}
+    with pytest.raises(InvalidRequest) as told:
+        check(msgspec.convert(body, DecisionRequest, strict=strict))
+    assert told.value.param == "questions[0].choices[1].value"
+    assert told.value.message == f"`questions[0].choices[1].value` is {kind}: expected a text, true or false"
+
+
+@pytest.mark.parametrize(("value", "told"), [(True, "true"), (False, "false"), ("a", "'a'")])
+def test_what_is_there_twice_is_told_as_json_has_it(value: Any, told: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"value` is {told} again"):
+        check(request_of("x", [choices(value, value)]))
 
 
 def test_what_is_right_passes() -> None:

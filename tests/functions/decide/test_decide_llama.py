@@ -250,6 +250,20 @@ async def test_nothing_is_tokenised_for_who_left_nor_by_a_model_that_is_closed(
     assert done < 2 * 400 * 400 / 4
 
 
+async def test_a_question_of_many_choices_ends_in_its_midst(open_: Open, tiny: Path) -> None:
+    """Else whoever closes the model waits for all of them."""
+    asker, left = open_(tiny, **EXACT)._asker, 100
+
+    def check() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise ShuttingDown("enough")
+
+    with pytest.raises(ShuttingDown, match="enough"):
+        asker.request(request_of("A field.", [("Which?", [f"choice {at}" for at in range(255)])]), check)
+
+
 @pytest.mark.parametrize("template", [TEMPLATE, TURNS])
 async def test_conversations_of_all_kinds_reach_the_model(template: str, open_: Open, tiny: Path) -> None:
     model = open_(tiny, **(EXACT | {"chat_template": template}))

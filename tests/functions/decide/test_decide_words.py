@@ -8,11 +8,14 @@ import msgspec
 import pytest
 from decisions import request_of
 
+from functions.decide.api import DecisionRequest
+from functions.decide.checks import check
 from functions.decide.options import DecideOptions
 from functions.decide.prompt import Asked, asked, filled
 from functions.decide.shell import DecideShell
 from functions.decide.texts import listed, spelled, text
 from functions.decide.turns import Turn, tame, turns
+from host.errors import InvalidRequest
 
 SYSTEM = Turn("system", "S")
 
@@ -130,6 +133,14 @@ def test_a_command_line_asks(line: str, body: dict[str, Any]) -> None:
     found = DecideShell().body(line)
     assert found["questions"] == [body]
     assert found["input"] == line.partition("\n")[2]
+
+
+@pytest.mark.parametrize("line", ["Is it nice?", "Is it nice?\n \n", "good | bad"])
+def test_a_command_line_without_a_text_is_refused_as_over_http(line: str) -> None:
+    body = DecideShell().body(line)
+    with pytest.raises(InvalidRequest, match="`input` is empty") as caught:
+        check(msgspec.convert({"model": "m", **body}, DecisionRequest))
+    assert caught.value.param == "input"
 
 
 def test_a_command_line_shows_the_most_probable_first() -> None:

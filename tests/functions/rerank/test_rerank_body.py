@@ -180,5 +180,8 @@ def test_the_shell_asks_in_lines_and_prints_best_first() -> None:
     asking = {"query": "q", "documents": ["one", "two"]}
     assert shell.body("q\none\n\n two \n") == asking == shell.body("q | one | two")
     assert shell.body("") == {"query": "", "documents": []}
+    assert shell.body(shell.between.join(["q", "one", "two"])) == asking
+    assert shell.body(shell.between.join(["q", "|", "one", "|", "two"])) == asking
+    assert shell.body("what is q\none | half\ntwo")["documents"] == ["one | half", "two"]
     assert shell.show(answer()) == "0.7500  d\n0.5000  b\n0.2500  a\n0.2500  c"
     assert shell.show(answer(True)).startswith("0.7500  [3]\n")

@@ -45,6 +45,18 @@ def test_the_one_not_used_for_longest_goes_first() -> None:
     assert second.state is None and starts.tokens == 4
 
 
+def test_a_start_that_is_forgotten_while_it_is_computed_is_not_kept() -> None:
+    """As when a request is cancelled: nobody would forget it again."""
+    starts, start = Starts(10), Start(range(4))
+
+    def compute(ids: list[int]) -> Any:
+        starts.forget(start)
+        return state(ids)
+
+    assert len(starts.state(start, compute)) == 1
+    assert starts.tokens == 0 and start.state is None
+
+
 def changed(opener: Opener, folder: Path, room: int, reach: int) -> Any:
     instance = opener(folder)
     model: Any = instance._scorer._model  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ def test_inline_is_this_very_process(run, manifests):
     ("args", "words"),
     [
         (["a", "hi", "error=queue_full"], "(queue_full)"),
-        (["a", "hi", "nope=1"], "unknown field `nope` (invalid_request)"),
+        (["a", "hi", "cuont=1"], "unknown field `cuont`; did you mean `count`? (invalid_request)"),
         (["b", "hi"], "the weights are stale (load_failed)"),
         (["c", "hi"], "is named `c`; there are: a, b; not usable: bad.yaml:2: "),
         (["bad", "hi"], "is named `bad`; there are: a, b; not usable: bad.yaml:2: "),

@@ -1,0 +1,13 @@
+"""What to say of a word that nobody knows: the nearest one that somebody does. For keys and fields people write."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str], what: str) -> str:
+    """Return `did you mean …?`, or all that is known, as `known keys: …` where `what` is `keys`."""
+    names = list(known)
+    near = difflib.get_close_matches(word.lower().replace("-", "_"), names, n=1, cutoff=0.5)
+    return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(sorted(names)) or 'none'}"
