@@ -1,5 +1,8 @@
 """Rounds on a context: the prefix is found or computed, a round's tokens behind it, and probabilities read off.
 
+What one round computes and the next one begins with, such as a question too long for a single round, is kept behind the
+prefix until then.
+
 It knows contexts, trees and trunks, and nothing of who asks. All of it runs in one thread.
 """
 
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from functions.engines.llama.context import ABORTED, COMPUTED
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
-from functions.engines.llama.scoring.rounds import Round, rounds
+from functions.engines.llama.scoring.rounds import Round, common, rounds
 from functions.engines.llama.scoring.tree import Node, Tree
 from functions.engines.llama.scoring.trunks import Trunks
 from host.errors import ColdframeError, OutOfMemory
@@ -46,12 +49,13 @@ class Work:
         self.tree = Tree(branches)
         self.cached: int | None = None
         self.owed = 0
-        """Tokens of the prefix that were computed, less the tokens behind it since."""
+        """Tokens of the prefix and of leads that were computed for rounds to come, less the tokens behind it since."""
         self._tips = tips
         self._steps = steps
         self._rounds = rounds(self.tree.targets(), steps=steps, tips=tips)
         self._ahead = next(self._rounds, None)
-        self._doubtful: list[list[Node]] = []
+        self._doubtful: list[tuple[list[Node], list[Node]]] = []
+        """Leads, and targets behind them."""
         self._retries = 0
         self._vain = 0
 
@@ -66,11 +70,26 @@ class Work:
             self._ahead = next(self._rounds, None)
         elif self.unfinished():
             self._retries += 1
+            lead, targets = self._doubtful.pop()
             # A part of what was one round before fits into one.
-            found = next(rounds(self._doubtful.pop(), steps=self._steps, tips=self._tips))
+            found = next(rounds(targets, steps=self._steps, tips=self._tips, lead=lead))
         return found
 
-    def learn(self, targets: list[Node]) -> None:
+    def trunk(self, lead: Sequence[Node]) -> list[int]:
+        """Return the ids of the prefix and a lead."""
+        return [*self.prefix, *(node.token for node in lead)]
+
+    def ahead(self) -> Sequence[Node]:
+        """Return the lead of the next round."""
+        if self._ahead is not None:
+            return self._ahead.lead
+        return self._doubtful[-1][0] if self.unfinished() else ()
+
+    def length(self) -> int:
+        """Return how many tokens the next round is behind."""
+        return len(self.prefix) + len(self.ahead())
+
+    def learn(self, lead: list[Node], targets: list[Node]) -> None:
         """Take note of which targets of a round gave no numbers: each half of them is tried without the other.
 
         The first half is tried first: what stands behind a token that is to blame needs no trial of its own.
@@ -78,10 +97,10 @@ class Work:
         self._vain = self._vain + 1 if targets and self._retries else 0
         if len(targets) > 1:
             middle = len(targets) // 2
-            self._doubtful += [targets[middle:], targets[:middle]]
+            self._doubtful += [(lead, targets[middle:]), (lead, targets[:middle])]
         elif targets and self._retries:
-            rest = [[node for node in part if not node.behind(targets[0])] for part in self._doubtful]
-            self._doubtful = [part for part in rest if part]
+            rest = [(lead, [one for one in part if not one.behind(targets[0])]) for lead, part in self._doubtful]
+            self._doubtful = [(lead, part) for lead, part in rest if part]
 
     def scores(self) -> Scores:
         """Return what was found."""
@@ -122,38 +141,48 @@ class Scorer:
         if self._bad:
             # What is no number is felt by everything in the same cells, even when they are free again.
             self._wipe()
-        work.learn(self._bad)
+        work.learn(todo.lead, self._bad)
         return True
 
     def _behind_trunk(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
-        trunk, known = self._trunks.place(work.prefix, len(todo.steps))
+        ids = work.trunk(todo.lead)
+        trunk, known = self._trunks.place(ids, len(todo.steps))
         tips = range(TRUNKS, TRUNKS + todo.tips)
         for tip in tips:
             self._context.copy(trunk, tip, known)
         try:
-            self._run([trunk, *tips], work.prefix[known:], known, todo, guard)
+            self._run([trunk, *tips], ids[known:], known, todo, guard)
+            self._trunks.grown(trunk, ids)
+            self._keep(work, todo, trunk, tips[-1])
         except BaseException:
             self._trunks.drop(trunk)
             raise
         finally:
             for tip in tips:
                 self._context.forget(tip)
-        self._trunks.grown(trunk, work.prefix)
-        work.owed = max(0, work.owed + len(work.prefix) - known - len(todo.steps))
+        work.owed = max(0, work.owed + len(ids) - known - len(todo.steps))
         if work.cached is None:
             work.cached = known
+
+    def _keep(self, work: Work, todo: Round, trunk: int, tip: int) -> None:
+        """Leave behind the prefix what the next round begins with, and nothing else of leads."""
+        ahead = work.ahead()
+        if todo.lead or ahead:
+            ahead = ahead[: common(todo.path, ahead)]
+            length = len(work.prefix) + common(todo.lead, ahead)
+            self._trunks.adopt(trunk, tip, work.trunk(ahead), length)
 
     def _by_itself(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
         sequence = 0
         try:
-            self._run([sequence, sequence], work.prefix, 0, todo, guard)
+            self._run([sequence, sequence], work.trunk(todo.lead), 0, todo, guard)
         finally:
             self._context.forget(sequence)
 
     def _run(
         self, line: Sequence[int], missing: Sequence[int], known: int, todo: Round, guard: Callable[[], None]
     ) -> None:
-        """Compute what is missing of the prefix for all sequences of the line, and the steps for those behind it."""
+        """Compute what is missing of prefix and lead for all sequences of the line, and the steps for those behind."""
         context, batch = self._context, self._context.batch
         context.begin_shared(line)
         first, low = (0, 1 + todo.tips) if not self._alone else (1, 2)
@@ -164,7 +193,8 @@ class Scorer:
             done += len(part)
             if batch.count == batch.size:
                 self._compute(guard)
-        after, targets = known + len(missing), {id(node) for node in todo.targets}
+        after = known + len(missing) - len(todo.lead)
+        targets = {id(node) for node in todo.targets}
         for step in todo.steps:
             wants = id(step.node) in targets
             if batch.count == batch.size or (wants and len(self._reading) == SEQUENCES):

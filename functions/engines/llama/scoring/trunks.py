@@ -12,7 +12,8 @@ from typing import Protocol
 class Memory(Protocol):
     """What a context's memory does with sequences."""
 
-    def copy(self, source: int, target: int, length: int) -> None: ...  # noqa: D102
+    def copy(self, source: int, target: int, length: int, start: int = 0) -> None: ...  # noqa: D102
+    def cut(self, sequence: int, length: int) -> bool: ...  # noqa: D102
     def forget(self, sequence: int) -> None: ...  # noqa: D102
 
 
@@ -44,14 +45,23 @@ class Trunks:
         self._held[sequence] = ids if len(ids) >= known else prefix[:known]
         self._make_room(sequence, max(len(self._held[sequence]), len(prefix)) + more)
         if len(self._held[sequence]) > len(prefix) and self._taken() + more > self._cells:
-            self.drop(sequence)  # a longer one that nothing else can make room for
-            return self.place(prefix, more)
+            self._cut(sequence, len(prefix))  # a longer one that nothing else can make room for
         return sequence, known
 
     def grown(self, sequence: int, prefix: list[int]) -> None:
         """Take note that a prefix is all there."""
         if len(prefix) > len(self._held[sequence]):
             self._held[sequence] = prefix
+
+    def adopt(self, sequence: int, source: int, ids: list[int], length: int) -> None:
+        """Let a sequence end behind `length` tokens of `ids`, and go on with the rest of them, as `source` has them.
+
+        They have cells already: those that were left by `place` are enough for them.
+        """
+        self._cut(sequence, length)
+        if len(ids) > length:
+            self._memory.copy(source, sequence, len(ids), length)
+            self._held[sequence] = ids
 
     def drop(self, sequence: int) -> None:
         """Forget what a sequence holds."""
@@ -77,6 +87,10 @@ class Trunks:
         if not self._free:
             self.drop(next((one for one in self._held if one != keep), next(iter(self._held))))
         return self._free.pop()
+
+    def _cut(self, sequence: int, length: int) -> None:
+        self._memory.cut(sequence, length)
+        self._held[sequence] = self._held[sequence][:length]
 
     def _make_room(self, keep: int, need: int) -> None:
         for sequence in [one for one in self._held if one != keep]:

