@@ -101,32 +101,40 @@ async def test_texts_that_the_prompts_were_chosen_on(open_worth: Any, options: d
     assert found["scores"] > 0.6, found
 
 
+SUBJECT = ("What is the subject of the text?", list(heldout.SUBJECTS))
+
+
 async def held_out(worth: Worth) -> dict[str, float]:
-    """Return what is right of the held-out texts; chance would be half, a twelfth, a fifth, and correlations of 0."""
-    subjects, kinds, urgencies, moods = [], [], [], []
+    """Return what is right of the held-out texts; chance would be half, a twelfth, a fifth, and a correlation of 0."""
+    subjects, kinds, moods = [], [], []
     more = [
-        ("What is the subject of the text?", list(heldout.SUBJECTS)),
+        SUBJECT,
         ("What kind of message is it?", list(heldout.KINDS)),
-        scale("How urgent is it?", heldout.URGENCY),
         scale("How pleased is the writer?", heldout.PLEASURE),
     ]
     for text in heldout.TEXTS:
-        subject, kind, urgency, mood = await worth.ask(text.text, text.true, text.false, more)
+        subject, kind, mood = await worth.ask(text.text, text.true, text.false, more)
         subjects.append(subject["choice"] == text.subject)
         kinds.append(kind["choice"] == text.kind)
-        urgencies.append((text.urgency, urgency["score"]))
         if text.kind in heldout.PLEASED:
             moods.append((heldout.PLEASED[text.kind], mood["score"]))
     found = worth.statements() | {"subjects": float(np.mean(subjects)), "kinds": float(np.mean(kinds))}
-    return found | {"urgency": correlation(urgencies), "mood": correlation(moods)}
+    return found | {"mood": correlation(moods)}
+
+
+async def subjects(worth: Worth) -> float:
+    """Return the share of subjects that are right."""
+    found = [(await worth.ask(text.text, (), (), [SUBJECT]))[0]["choice"] == text.subject for text in heldout.TEXTS]
+    return float(np.mean(found))
 
 
 async def test_texts_held_out(open_worth: Any, options: dict[str, Any]) -> None:
     """Measured: 0.63 of statements, 0.71 of pairs, 0.42 of kinds, 0.83 of subjects and 0.58 without the prior.
 
-    How pleased a writer is correlates by 0.68 with what is true, how urgent a text is by nothing.
+    How pleased a writer is correlates by 0.68 with what is true.
     """
-    found, without = [await held_out(open_worth(options | {"prior": prior})) for prior in (True, False)]
+    found = await held_out(open_worth(options | {"prior": True}))
+    without = await subjects(open_worth(options | {"prior": False}))
     assert found["statements"] > 0.55 and found["pairs"] > 0.6 and found["mood"] > 0.4, found
     assert found["subjects"] > 0.65 and found["kinds"] > 0.25, found
-    assert found["subjects"] > without["subjects"] + 0.1, (found, without)
+    assert found["subjects"] > without + 0.1, (found, without)
