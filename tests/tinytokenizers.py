@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import tokenizers
+from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from functions.engines.transformers.tokenizer import Tokenizer
 
 CORPUS = (
     "Clara Barton lives in Berkeley California , and works for the Red Cross in Washington .",
@@ -139,3 +143,24 @@ TOKENIZERS: dict[str, Callable[[], tokenizers.Tokenizer]] = {
     "merging": merging,
 }
 """By the architectures that have them, and some more."""
+
+WORDS = (  # noqa: SIM905
+    "Clara Barton lives Berlin de U.S. O'Brien can't 1,234.5 x@y.org a_b - ... José 日本語 東京 ไทย שלום 한국어 😀 "
+    "ﬁne \u200b <s> </s> <|end|> e\u0301 (Germany) «x» of the не в"
+).split(" ")
+BETWEEN = (
+    *(*"    ,/='", "  ", "\n", "\r\n", "\n\n", "\t", ", ", " \n ", "。", "，", "\u3000", "\u00a0", ""),  # noqa: RUF001
+    *("\x0b", "\x0c", "\x1c", "\x85"),
+)
+TEXTS = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(BETWEEN)), min_size=8, max_size=40).map(
+    lambda parts: "".join(map("".join, parts))
+)
+"""Texts of words and what stands between them that tokenizers of all kinds are known to treat in a way of their own."""
+
+
+@cache
+def literal(kind: str) -> Tokenizer:
+    """Return a tokenizer that reads special tokens in a text as words."""
+    made = Tokenizer(TOKENIZERS[kind]())
+    made.literal()
+    return made

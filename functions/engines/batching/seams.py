@@ -22,8 +22,12 @@ will do, and the token there may be another one."""
 
 Span = tuple[int, int]
 
-_MARKS = ",;:!?)]}>/+=&|。，、！？；：」』）"  # noqa: RUF001
+_MARKS = ",;:!?)}+=&。，、！？；：」』）"  # noqa: RUF001
+"""None that special tokens have inside or at their end, such as `</s>`, `<|end|>` and `[SEP]`: half of one would be
+words, and what follows a whole one is read in a way of its own."""
 _GAPS = ("\n", "\r\n", "\n\n", "\t", "  ", " \n ", "\u00a0", "\u3000", "\n\n\u3000\u3000")
+_WHITE = r"[ \t\r\n\u00a0\u3000]"
+"""White space of `_GAPS`. Some tokenizers drop other characters that Python calls so, a form feed in a word say."""
 _WORDS = ("Clara", "de", "José", "U.S", "x@y.org", "12", "日本語", "im")
 _PAIRS = (
     *((one, _WORDS[(at + step) % len(_WORDS)]) for at, one in enumerate(_WORDS) for step in (0, 1, 3)),
@@ -50,7 +54,7 @@ _KINDS = (
     # Tokenizers that put a mark for a space before every text: they would see two.
     Kind(_SEEN + r" (?=\w)", (("", " ", ""),)),
     # White space of other kinds, all of it on the right. Not behind marks: some tokens are a mark and a line end.
-    Kind(r"(?<=[^\W_])(?=\s)(?! \w)(?=\s+\w)", tuple(("", "", gap) for gap in _GAPS)),
+    Kind(rf"(?<=[^\W_])(?! \w)(?={_WHITE}+\w)", tuple(("", "", gap) for gap in _GAPS)),
     Kind(rf"(?<=[{re.escape(_MARKS)}])(?=[^\W_])", tuple((mark, "", "") for mark in _MARKS)),
 )
 """Where two are right at one place, the first one counts."""

@@ -10,36 +10,18 @@ import numpy as np
 import pytest
 import tinytokenizers
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from functions.engines.batching import seams
 from functions.engines.batching.item import Pieces
-from functions.engines.transformers.tokenizer import Tokenizer
 from functions.ner import reading
 from functions.ner.reading import Reading
 from functions.ner.words import words
 from host.errors import InputTooLong
 
-WORDS = (  # noqa: SIM905
-    "Clara Barton lives Berlin de U.S. O'Brien can't 1,234.5 x@y.org a_b - ... José 日本語 東京 ไทย שלום 한국어 😀 "
-    "ﬁne \u200b <s> e\u0301 (Germany) «x»"
-).split(" ")
-BETWEEN = (*("   ,/='"), "  ", "\n", "\r\n", "\n\n", "\t", ", ", "。", "，", "\u3000", "\u00a0", "")  # noqa: RUF001
-TEXTS = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(BETWEEN)), min_size=8, max_size=40).map(
-    lambda parts: "".join(map("".join, parts))
-)
-
-
-@cache
-def tokenizer(kind: str) -> Tokenizer:
-    made = Tokenizer(tinytokenizers.TOKENIZERS[kind]())
-    made.literal()
-    return made
-
 
 @cache
 def reader(kind: str) -> Reading:
-    return Reading(tokenizer(kind))
+    return Reading(tinytokenizers.literal(kind))
 
 
 async def grouped(made: Reading, texts: list[str]) -> list[list[Pieces]]:
@@ -53,7 +35,7 @@ def read(text: str, kind: str) -> Pieces:
 
 
 def read_whole(text: str, kind: str) -> Pieces:
-    return asyncio.run(tokenizer(kind).pieces([text]))[0]
+    return asyncio.run(tinytokenizers.literal(kind).pieces([text]))[0]
 
 
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
@@ -61,7 +43,7 @@ def test_words_are_those_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(seams, "PART", 8)
 
     @settings(max_examples=100, deadline=None)
-    @given(TEXTS)
+    @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         ours, theirs = words(text, read(text, kind)), words(text, read_whole(text, kind))
         assert [place for place in ours.places if len(set(place)) > 1] == [p for p in theirs.places if len(set(p)) > 1]
@@ -79,7 +61,7 @@ def test_a_cut_in_what_has_no_place_for_one_parts_no_word(kind: str, unit: str) 
 
 
 def test_too_many_tokens_are_refused_without_reading_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = tokenizer("bert")
+    made = tinytokenizers.literal("bert")
     real, seen = made.pieces, []
 
     async def pieces(texts: list[str]) -> list[Pieces]:

@@ -12,34 +12,16 @@ import numpy as np
 import pytest
 import tinytokenizers
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from functions.engines.batching import reader, seams
 from functions.engines.batching.item import Ids, Pieces
 from functions.engines.batching.letters import trimmed
 from functions.engines.batching.reader import Reader, Tokens
-from functions.engines.transformers.tokenizer import Tokenizer
-
-WORDS = (  # noqa: SIM905
-    "Clara Barton lives Berlin de U.S. O'Brien can't 1,234.5 x@y.org a_b - ... José 日本語 東京 ไทย שלום 한국어 😀 "
-    "ﬁne \u200b <s> e\u0301 (Germany) «x» of the не в"
-).split(" ")
-BETWEEN = (*("    ,/='"), "  ", "\n", "\r\n", "\n\n", "\t", ", ", " \n ", "。", "，", "\u3000", "\u00a0", "")  # noqa: RUF001
-TEXTS = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(BETWEEN)), min_size=8, max_size=40).map(
-    lambda parts: "".join(map("".join, parts))
-)
-
-
-@cache
-def tokenizer(kind: str) -> Tokenizer:
-    made = Tokenizer(tinytokenizers.TOKENIZERS[kind]())
-    made.literal()
-    return made
 
 
 @cache
 def made_reader(kind: str, *, placed: bool) -> Reader:
-    return Reader(tokenizer(kind), placed=placed)
+    return Reader(tinytokenizers.literal(kind), placed=placed)
 
 
 def read(text: str, kind: str, *, placed: bool) -> Tokens:
@@ -47,7 +29,7 @@ def read(text: str, kind: str, *, placed: bool) -> Tokens:
 
 
 def read_whole(text: str, kind: str) -> Pieces:
-    return asyncio.run(tokenizer(kind).pieces([text]))[0]
+    return asyncio.run(tinytokenizers.literal(kind).pieces([text]))[0]
 
 
 def shown(text: str, tokens: Pieces) -> list[tuple[int, int] | None]:
@@ -64,7 +46,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
     parts = []
 
     @settings(max_examples=100, deadline=None)
-    @given(TEXTS)
+    @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         found, expected = read(text, kind, placed=placed), read_whole(text, kind)
         assert np.array_equal(found.ids, expected.ids)
@@ -79,6 +61,19 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
 
     check()
     assert (max(parts) > 2) is (place is not None)
+
+
+@pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
+@pytest.mark.parametrize("special", ["</s>", "<s>", "<unk>"])
+def test_no_special_token_is_parted(kind: str, special: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read as such where nobody asked for words only."""
+    monkeypatch.setattr(seams, "PART", 8)
+    made = tinytokenizers.Tokenizer(tinytokenizers.TOKENIZERS[kind]())
+    text = f"Clara {special} lives in{special}Berlin, {special} " * 6
+    (found,) = asyncio.run(Reader(made).read([text], 10**9))
+    (whole,) = asyncio.run(made.encode([text]))
+    assert found.ids.tolist() == whole[len(made.prefix) : len(whole) - len(made.suffix)].tolist()
+    made.close()
 
 
 class Listening:
@@ -158,7 +153,7 @@ async def test_reading_ends_when_it_is_enough(most: int, count: int, whole: bool
 
 @pytest.mark.parametrize("sizes", [[3] * 2048, [70_000, 3, 3], [3, 70_000, 3], [20_000] * 9, [0], [0, 0, 3], []])
 def test_many_texts_are_read_in_turns(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    made = tokenizer("bert")
+    made = tinytokenizers.literal("bert")
     texts = ["中" * size for size in sizes]
     expected = [asyncio.run(made.pieces([text]))[0] for text in texts]
     fresh = Reader(made, placed=True)
