@@ -47,7 +47,7 @@ class ChoiceSpec(msgspec.Struct, kw_only=True, frozen=True):
     """One of the answers to choose from."""
 
     value: Annotated[Any, msgspec.Meta(description="A text, true or false.")]
-    """A `Value`. The type is checked in `functions.decide.checks`: on its way in a request's 0 would become `False`."""
+    """A `Value`, whose type `functions.decide.checks` sees to: declared here, a request's 0 would become `False`."""
     description: str | None = None
 
 

@@ -1,6 +1,6 @@
 """What Cohere, Jina, Mixedbread, TEI, vLLM and Voyage call things: names of ours, or refused where they change vectors.
 
-Names are those of their own references: https://docs.voyageai.com/reference/embeddings-api,
+Their references, whose names these are: https://docs.voyageai.com/reference/embeddings-api,
 https://docs.cohere.com/reference/embed, https://api.jina.ai/redoc, https://www.mixedbread.com/api-reference,
 https://huggingface.github.io/text-embeddings-inference and vLLM's pooling requests.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from functions.embeddings import foreign, wanted
 from functions.embeddings.api import EmbeddingsRequest, Kind, Rows, Sparse, Vectors
 from functions.embeddings.inputs import Given, check, listed
-from functions.embeddings.items import Items
+from functions.embeddings.items import Items, Tokenizer
 from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.batching.item import Item
 from functions.engines.transformers.sentence.layout import Layout
@@ -113,6 +113,30 @@ def _joined(vectors: list[Vector], size: int, layout: Layout) -> bytes:
         if layout.normalizes:
             rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
     return rows.astype("<f4", copy=False).tobytes()
+
+
+class Embedder(Protocol):
+    """What a loaded model of a folder tells of itself."""
+
+    layout: Layout
+    longest: int
+    size: int
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The engine's own kind."""
+
+
+def items_of(model: Embedder, load: Load, foreign_: foreign.Foreign | None) -> Items:
+    """Return what makes a model's inputs ready; `foreign_` is the vocabulary of token ids in requests."""
+    return Items(
+        model.tokenizer,
+        model.layout,
+        longest=model.longest,
+        truncate=knobs(load).truncate,
+        size=model.size,
+        foreign=foreign_,
+    )
 
 
 def knobs(load: Load) -> EmbeddingsOptions:

@@ -10,8 +10,7 @@ import msgspec
 from functions.embeddings.api import EmbeddingsRequest, Kind
 from functions.embeddings.foreign import Foreign
 from functions.embeddings.inputs import Given
-from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
-from functions.embeddings.items import Items
+from functions.embeddings.instance import EmbeddingsInstance, items_of, knobs, vocabulary
 from functions.engines.batching.item import Item
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.options import OnnxOptions
@@ -26,15 +25,7 @@ class OnnxEmbeddings(EmbeddingsInstance):
     """An ONNX graph that embeds texts; its folder says how, as sentence-transformers' folders do."""
 
     def __init__(self, model: OnnxSentence, load: Load, foreign: Foreign | None) -> None:
-        items = Items(
-            model.tokenizer,
-            model.layout,
-            longest=model.longest,
-            truncate=knobs(load).truncate,
-            size=model.size,
-            foreign=foreign,
-        )
-        super().__init__(load.manifest.name, items)
+        super().__init__(load.manifest.name, items_of(model, load, foreign))
         self._model = model
 
     @classmethod

@@ -12,12 +12,11 @@ from typing import Any, Self
 import msgspec
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.foreign import Foreign
 from functions.embeddings.inputs import QUERY, Given, asked
-from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
+from functions.embeddings.instance import EmbeddingsInstance, items_of, knobs, vocabulary
 from functions.embeddings.items import Items
 from functions.embeddings.parts import Image
-from functions.embeddings.sides import Model, Side, joined, kind, told
+from functions.embeddings.sides import Side, joined, kind, told
 from functions.engines.batching.item import Item
 from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.options import TransformersOptions
@@ -63,7 +62,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
             for name, layout in ways.layouts.items():
                 own = plan if len(ways.layouts) == 1 else kind(layout).plan(load, layout)
                 model = kind(layout).load(load, own, layout, progress)
-                sides[name] = Side(model, _items(model, load, foreign))
+                sides[name] = Side(model, items_of(model, load, foreign))
         except BaseException:
             for side in sides.values():
                 side.model.close()
@@ -144,17 +143,6 @@ class TransformersEmbeddings(EmbeddingsInstance):
 
     def _detail(self) -> dict[str, Any]:
         return told(self._sides, self._routes)
-
-
-def _items(model: Model, load: Load, foreign: Foreign | None) -> Items:
-    return Items(
-        model.tokenizer,
-        model.layout,
-        longest=model.longest,
-        truncate=knobs(load).truncate,
-        size=model.size,
-        foreign=foreign,
-    )
 
 
 def _said(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:

@@ -22,8 +22,11 @@ def guard(allowed: tuple[str, ...]) -> Callable[[Asked], Awaitable[None]]:
     """Return what raises `OriginRefused` before a request of another page is answered; `allowed` is `[host] cors`."""
 
     async def check(request: Asked) -> None:
-        origin = request.headers.get("origin")
-        if origin is None or "*" in allowed or origin in allowed or _own(origin, request.headers.get("host", "")):
+        sent = next((value for name, value in request.scope["headers"] if name == b"origin"), None)
+        if sent is None:
+            return
+        origin = sent.decode("latin-1")
+        if "*" in allowed or origin in allowed or _own(origin, request.headers.get("host", "")):
             return
         raise OriginRefused(
             f"pages of {origin} may not use this host: `cors` in the settings' table `host` can name it"

@@ -30,7 +30,7 @@ compute with it once."""
 
 
 def _rounded(tokens: int) -> int:
-    """Return the rows that so many tokens are computed in: few numbers differ, and none by more than a sixteenth."""
+    """Return the rows that so many tokens are computed in: few numbers differ, by a sixteenth or 7 at most."""
     step = max(8, 1 << max(tokens.bit_length() - 5, 0))
     return -(-tokens // step) * step
 

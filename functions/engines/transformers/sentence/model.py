@@ -189,15 +189,15 @@ def _special(model: Folder, tokens: Tokenizer) -> list[int]:
 def _with_layers(plan: Plan, config: dict[str, Any], load: Load) -> Plan:
     """Return the plan with the bytes of a batch's states behind each layer, and of their mean."""
     count, hidden = _number(config, *_LAYERS) or 0, _number(config, *_HIDDEN) or 0
-    extra = _most(plan, load) * (count + 2) * hidden * 4
+    return _with(plan, (count + 2) * hidden * 4, load)
+
+
+def _with(plan: Plan, each: int, load: Load) -> Plan:
+    """Return the plan with `each` bytes more for a token of the largest batches that are computed side by side."""
+    longest = max(int(plan.detail["batch_tokens"]), plan.context or 0)  # an input of more than a batch runs alone
+    extra = each * longest * cores.lanes(devices.choose(load.manifest.device), load.threads)
     pool = next((name for name in plan.bytes if name != RAM), RAM)
     return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
-
-
-def _most(plan: Plan, load: Load) -> int:
-    """Return the tokens of the largest batches side by side; an input of more than a batch's tokens runs alone."""
-    longest = max(int(plan.detail["batch_tokens"]), plan.context or 0)
-    return longest * cores.lanes(devices.choose(load.manifest.device), load.threads)
 
 
 def _number(config: dict[str, Any], *names: str) -> int | None:
@@ -206,9 +206,7 @@ def _number(config: dict[str, Any], *names: str) -> int | None:
 
 def _with_logits(plan: Plan, words: int, load: Load) -> Plan:
     """Return the plan with the bytes that a batch's logits take."""
-    extra = _most(plan, load) * words * 4 * _COPIES
-    pool = next((name for name in plan.bytes if name != RAM), RAM)
-    return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
+    return _with(plan, words * 4 * _COPIES, load)
 
 
 __all__ = ("Output", "SentenceModel", "Vector", "Wanted")

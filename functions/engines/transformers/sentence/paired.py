@@ -87,8 +87,7 @@ class PairedModel:
         tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
         seen = pictures.load(model, model.config())
         encoder = encoders.load(load, plan, knobs, model, progress)
-        # An id that only the tokenizer knows would be looked for behind the end of the embeddings.
-        tokens.vocabulary = min(tokens.vocabulary, int(encoder.model.config.text_config.vocab_size))
+        tokens.bound(int(encoder.model.config.text_config.vocab_size))
         after = layers.load(layout.steps, Folder(load.path), _wide(encoder.model.config), encoder.device)
         return cls(plan, layout, encoder, after, tokens, seen, knobs)
 
