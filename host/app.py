@@ -16,8 +16,8 @@ from host import __version__
 from host.function import Host
 from host.http import origin
 from host.http.errors import exception_handlers
+from host.http.middleware import RequestScope
 from host.http.openapi import SchemaPlugin
-from host.http.scope import RequestScope
 from host.routes import functions, health, models
 from host.runtime import Runtime
 

@@ -16,7 +16,7 @@ from host.errors import ColdframeError, InvalidRequest, ShuttingDown, from_body
 from host.events import CallEnded, CallQueued, CallStarted, Event, FirstAnswer
 from host.function import Answer, Operation, Stream, Usage
 from host.lifecycle.deployment import Deployment, Superseded
-from host.placement.exchange import END, Exchange
+from host.placement.pending_call import END, PendingCall
 
 _NO_USAGE = Usage()
 
@@ -130,7 +130,7 @@ class _Call:
         self._began = time.perf_counter()
         self._waits_for: Deployment | None = None
         self._deployment: Deployment | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: PendingCall | None = None
         self._first = True
         self._outcome = "cancelled"
         self._usage = _NO_USAGE
@@ -199,7 +199,7 @@ class _Call:
         """Return what is being waited for, in a few words."""
         return self._waits_for.stage() if self._waits_for is not None and self._exchange is None else "working"
 
-    async def _begin(self) -> Exchange:
+    async def _begin(self) -> PendingCall:
         self._dispatch.entered(self)
         while True:
             self._waits_for = deployment = self._dispatch.find(self._model, self._operation)
@@ -208,7 +208,7 @@ class _Call:
             except Superseded:
                 await asyncio.sleep(0)  # its manifest changed while it waited: look it up again
 
-    async def _enter(self, deployment: Deployment) -> Exchange:
+    async def _enter(self, deployment: Deployment) -> PendingCall:
         name, task = deployment.name, deployment.function.name
         self._dispatch.observe(CallQueued(name=name, task=task, waiting=deployment.waiting + 1))
         try:

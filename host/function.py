@@ -71,7 +71,7 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
     options: type[msgspec.Struct] = msgspec.Struct
     """The Struct of what a manifest's `options` may say to it besides the engine's own keys; no key is in both."""
     cli: str | None = None
-    """`module:Class` of its `Shell`, imported only by the command line; None: it is asked by JSON there."""
+    """`module:Class` of its `Cli`, imported only by the command line; None: it is asked by JSON there."""
 
     def operation(self, name: str) -> Operation[Any, Any]:
         """Return the operation of that name; raises `KeyError`."""
@@ -82,7 +82,7 @@ def _unknown(name: str) -> Operation[Any, Any]:
     raise KeyError(name)
 
 
-class Shell(Protocol):
+class Cli(Protocol):
     """How people speak to a function from a command line: plain words in, plain text out. What `Function.cli` names.
 
     Words are joined by spaces; a class with an attribute `between` has what it says between them instead.
@@ -154,7 +154,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """Total bytes of the accelerators this worker sees, by pool; the host budgets with them."""
 
 
-class Facts(msgspec.Struct, kw_only=True, frozen=True):
+class InstanceInfo(msgspec.Struct, kw_only=True, frozen=True):
     """What a loaded instance says of itself; shown in `/v1/models` and `/v1/functions`."""
 
     capacity: int = 1
@@ -176,7 +176,7 @@ class Instance(ABC):
     """A loaded manifest, able to answer. Lives in a worker process, or in this one when placed `inline`.
 
     `plan` and `load` are plain blocking code and run in a thread, once each and in that order. `answer` runs on the
-    worker's event loop and must never block it; many calls run side by side, up to `facts().capacity`. A caller that
+    worker's event loop and must never block it; many calls run side by side, up to `info().capacity`. A caller that
     goes away cancels the coroutine or closes the generator: `finally` is where work is given up.
     """
 
@@ -197,9 +197,9 @@ class Instance(ABC):
         Raise the errors of `host.errors` for what the client can know; anything else reaches it as an opaque 500.
         """
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what is true of the instance now that it is loaded."""
-        return Facts()
+        return InstanceInfo()
 
     def close(self) -> None:  # noqa: B027 - closing is optional
         """Give back what outlives the process's memory (files, threads); called once, blocking code."""
@@ -246,14 +246,14 @@ class Source(ABC):
         """Say, from the text of the manifest's `model` alone, whether this source resolves it."""
 
     @abstractmethod
-    def resolve(self, wanted: Wanted, progress: Progress) -> Path:
+    def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
         """Return the file or folder, bringing it here first when need be. Raises the `SourceError`s."""
 
-    def check(self, wanted: Wanted) -> None:  # noqa: B027 - most sources have nothing cheap to check
+    def check(self, wanted: ModelRequest) -> None:  # noqa: B027 - most sources have nothing cheap to check
         """Raise `SourceError` or `ManifestError` for what can be seen to be wrong without network and at once."""
 
 
-class Wanted(msgspec.Struct, kw_only=True, frozen=True):
+class ModelRequest(msgspec.Struct, kw_only=True, frozen=True):
     """A model to resolve."""
 
     model: str

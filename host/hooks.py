@@ -13,7 +13,7 @@ import pluggy
 if TYPE_CHECKING:
     from host.events import Event
     from host.function import Engine, Function, Source
-    from host.placement.link import Placement
+    from host.placement.handle import Placement
 
 GROUP = "coldframe"
 

@@ -22,7 +22,7 @@ from host.events import Event
 from host.function import Engine, Function, Source
 from host.manifest import Manifest
 from host.manifest.options import joined
-from host.placement.link import Placement
+from host.placement.handle import Placement
 
 log = structlog.get_logger(__name__)
 

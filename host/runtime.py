@@ -20,11 +20,11 @@ from host.catalog import Catalog
 from host.dispatch import Dispatch
 from host.errors import FunctionDisabled, InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
 from host.events import Event
-from host.function import Engine, Function, Progress, Wanted
+from host.function import Engine, Function, ModelRequest, Progress
 from host.lifecycle.budget import Budget
 from host.lifecycle.deployment import Deployment
 from host.manifest import Document, Manifest, options
-from host.placement.link import Placement
+from host.placement.handle import Placement
 from host.registry import Registry
 from host.settings import Settings
 from host.sources.reference import kind
@@ -44,7 +44,7 @@ class Runtime:
         self.budget = Budget(settings.budget, machine.memory_available)
         self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only)
         self.dispatch = Dispatch(self.catalog, self.observe)
-        self._around = Around(self)
+        self._around = RuntimeServices(self)
         self._warming = False
         self._observers: set[_Observer] = set()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -133,7 +133,7 @@ class Runtime:
                 self.registry.placements[deployment.manifest.placement].warm(engine)
 
 
-class Around:
+class RuntimeServices:
     """The `Surroundings` of every deployment of a runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -222,13 +222,13 @@ async def _preload(deployment: Deployment) -> None:
         log.warning("preload failed", name=deployment.name, reason=str(error))
 
 
-def wanted_of(manifest: Manifest, base: Path, function: Function, registry: Registry) -> Wanted:
+def wanted_of(manifest: Manifest, base: Path, function: Function, registry: Registry) -> ModelRequest:
     """Return what a source is asked for; an engine that cannot run it is not its matter, and told elsewhere."""
     suffixes: tuple[str, ...] = ()
     with contextlib.suppress(ManifestError, FunctionDisabled):
         engine = registry.engine(manifest, function)
         suffixes = engine.suffixes if engine else ()
-    return Wanted(
+    return ModelRequest(
         model=manifest.model,
         base=base,
         quantization=manifest.quantization,

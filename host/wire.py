@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from host.errors import ErrorBody
-from host.function import Facts, Load, Plan
+from host.function import InstanceInfo, Load, Plan
 
 M = TypeVar("M")
 
@@ -70,7 +70,7 @@ class Progressed(Message, frozen=True, tag=6):
 class Ready(Message, frozen=True, tag=7):
     """The weights are loaded."""
 
-    facts: Facts
+    facts: InstanceInfo
 
 
 class Failed(Message, frozen=True, tag=8):

@@ -9,7 +9,7 @@ import tokenizers
 from hypothesis import strategies as st
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from functions.engines.transformers.tokenizer import Tokenizer
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 
 CORPUS = (
     "Clara Barton lives in Berkeley California , and works for the Red Cross in Washington .",
@@ -159,8 +159,8 @@ TEXTS = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(BETWEEN)), mi
 
 
 @cache
-def literal(kind: str) -> Tokenizer:
+def literal(kind: str) -> FastTokenizer:
     """Return a tokenizer that reads special tokens in a text as words."""
-    made = Tokenizer(TOKENIZERS[kind]())
+    made = FastTokenizer(TOKENIZERS[kind]())
     made.literal()
     return made

@@ -22,6 +22,6 @@ def coldframe_functions() -> Sequence[Function]:
             instances={"llama": "functions.chat.llama:LlamaChat"},
             tasks=("text-generation", "conversational"),
             routes=(chat_completions,),
-            cli="functions.chat.shell:ChatShell",
+            cli="functions.chat.cli:ChatCli",
         ),
     )

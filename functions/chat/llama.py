@@ -13,10 +13,10 @@ import msgspec
 
 from functions.chat import conversation
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, FinishReason, Text
-from functions.engines.llama.generation import End, Piece, Want
+from functions.engines.chat_template import ChatTemplate, TemplateError
+from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
+from functions.engines.llama.decode.sampling import Sampling
 from functions.engines.llama.instance import LlamaInstance
-from functions.engines.llama.sampling import Sampling
-from functions.engines.llama.template import ChatTemplate, TemplateError
 from host.errors import ContextLengthExceeded, InvalidRequest, LoadFailed
 from host.function import Usage
 
@@ -57,9 +57,9 @@ class LlamaChat(LlamaInstance):
         async with aclosing(self.decoder.generate(wants)) as generation:
             async for news in generation:
                 match news:
-                    case Piece(index=index, text=text):
+                    case TextDelta(index=index, text=text):
                         yield Text(index, text)
-                    case End(index=index, reason=reason):
+                    case Finished(index=index, reason=reason):
                         if index == 0:
                             prompt, cached = news.prompt_tokens, news.cached_tokens
                         completion += news.completion_tokens
@@ -76,7 +76,7 @@ class LlamaChat(LlamaInstance):
             )
         )
 
-    async def _wants(self, request: ChatRequest) -> list[Want]:
+    async def _wants(self, request: ChatRequest) -> list[GenerationRequest]:
         adapter = self.adapter(request.model, request.adapter)
         length = sum(len(conversation.text(message)) for message in request.messages)
         if length > _LONG:
@@ -95,7 +95,7 @@ class LlamaChat(LlamaInstance):
         sampling = self._sampling(request)
         endless = bool(request.ignore_eos)
         return [
-            Want(
+            GenerationRequest(
                 prompt=prompt,
                 limit=limit,
                 sampling=_seeded(sampling, index),

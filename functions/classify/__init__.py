@@ -26,6 +26,6 @@ def coldframe_functions() -> list[Function]:
             tasks=("text-classification", "sentiment-analysis", "zero-shot-classification"),
             options=ClassifyOptions,
             routes=(classify, create_moderation),
-            cli="functions.classify.shell:ClassifyShell",
+            cli="functions.classify.cli:ClassifyCli",
         )
     ]

@@ -8,20 +8,20 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from functions.classify import suiting
+from functions.classify import option_checks
 from functions.classify.api import Classified, ClassifyRequest, Moderated, ModerationRequest
 from functions.classify.categories import nearest
 from functions.classify.inputs import Given, Pair, check, labels, moderated, places, texts
-from functions.classify.labeller import Labeller
+from functions.classify.moderation import ModerationJudge
 from functions.classify.options import ClassifyOptions, Windows
-from functions.classify.reading import Reading
+from functions.classify.predictor import Predictor
+from functions.classify.read_options import ReadOptions
 from functions.classify.scores import Applied, activation
-from functions.classify.selection import Read, classifications, thresholds
-from functions.classify.verdicts import Verdicts
-from functions.engines.batching import brevity
-from functions.engines.batching.headed import HeadedEngine, HeadedModel
+from functions.classify.selection import Predictions, classifications, thresholds
+from functions.engines.batching import length_guard
+from functions.engines.batching.classifier import ClassifierEngine, ClassifierModel
 from host.errors import InvalidRequest, UnsupportedParameter
-from host.function import Facts, Instance, Load, Plan, Progress, Usage
+from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
@@ -35,36 +35,36 @@ _BREATH = 64
 class Classifier(Instance):
     """A classifier, or a model of natural language inference."""
 
-    engine: ClassVar[type[HeadedEngine]]
+    engine: ClassVar[type[ClassifierEngine]]
 
-    def __init__(self, name: str, model: HeadedModel, knobs: ClassifyOptions) -> None:
+    def __init__(self, name: str, model: ClassifierModel, options: ClassifyOptions) -> None:
         """Raises `LoadFailed` for options that do not suit the model."""
         self._name = name
         self._model = model
-        self._knobs = knobs
-        self._activation = activation(knobs.activation, model.config.get("problem_type"), len(model.labels))
-        self._labeller = Labeller(model, knobs.entailment)
-        self._said = None if knobs.threshold == "auto" else knobs.threshold
+        self._options = options
+        self._activation = activation(options.activation, model.config.get("problem_type"), len(model.labels))
+        self._labeller = Predictor(model, options.entailment)
+        self._said = None if options.threshold == "auto" else options.threshold
         inference = self._labeller.entailment is not None
-        if knobs.moderation or inference or model.config.get("is_encoder_decoder"):
+        if options.moderation or inference or model.config.get("is_encoder_decoder"):
             # A text must not end itself and go on as the hypothesis, nor hide behind tokens that mean its end. Models
             # like BART read the last of an input's closing tokens, and take no batch with another number of them.
             model.tokenizer.literal()
-        suiting.check(knobs, self._labeller, self._activation)
-        self._verdicts = Verdicts(knobs.moderation, self._said) if knobs.moderation else None
+        option_checks.check(options, self._labeller, self._activation)
+        self._verdicts = ModerationJudge(options.moderation, self._said) if options.moderation else None
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
+        """Predictions the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         return cls.engine.plan(load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head; raises `LoadFailed`, also for options that do not suit them."""
-        knobs = msgspec.msgpack.decode(load.function_options, type=ClassifyOptions)
+        options = msgspec.msgpack.decode(load.function_options, type=ClassifyOptions)
         model = cls.engine.load(load, plan, progress, "sequence")
         try:
-            return cls(load.manifest.name, model, knobs)
+            return cls(load.manifest.name, model, options)
         except BaseException:
             model.close()
             raise
@@ -75,16 +75,16 @@ class Classifier(Instance):
             return await self._moderate(request)
         return await self._classify(request)
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what was chosen."""
         zero_shot = self._labeller.entailment is not None
         detail: dict[str, Any] = {
             **self._model.detail(),
             "activation": self._activation,
             "zero_shot": zero_shot,
-            "moderation": sorted(self._knobs.moderation),
+            "moderation": sorted(self._options.moderation),
         }
-        return Facts(capacity=_CAPACITY, context=self._model.longest, detail=detail)
+        return InstanceInfo(capacity=_CAPACITY, context=self._model.longest, detail=detail)
 
     def close(self) -> None:
         """End the model's threads."""
@@ -104,18 +104,18 @@ class Classifier(Instance):
             return await self._classified(request, found, activation_)
         chosen = self._chosen(request, wanted, given, name)
         _check_named(request.threshold, chosen)
-        template = request.hypothesis_template or self._knobs.hypothesis_template
+        template = request.hypothesis_template or self._options.hypothesis_template
         sent = (field for field in ("labels", "hypothesis_template") if getattr(request, field) is not None)
-        multi = self._knobs.multi_label if request.multi_label is None else request.multi_label
+        multi = self._options.multi_label if request.multi_label is None else request.multi_label
         found = await self._labeller.chosen(
             plain, chosen, template, reading, multi=multi, blamed=next(sent, reading.limited)
         )
         return await self._classified(request, found, "softmax")
 
-    async def _classified(self, request: ClassifyRequest, found: Read, activation_: Applied) -> Classified:
+    async def _classified(self, request: ClassifyRequest, found: Predictions, activation_: Applied) -> Classified:
         said = self._said if request.threshold is None else request.threshold
         least = thresholds(None if activation_ == "none" else said, found.labels, independent=found.independent)
-        top_k = self._knobs.top_k if request.top_k is None else request.top_k
+        top_k = self._options.top_k if request.top_k is None else request.top_k
         data = []
         for item in classifications(found, least, top_k, raw=bool(request.raw_scores)):
             data.append(item)
@@ -131,52 +131,52 @@ class Classifier(Instance):
                 "the categories they stand for, such as {toxic: harassment}",
                 param="model",
             )
-        how: Windows = "max" if self._knobs.windows == "auto" else self._knobs.windows
-        reading = Reading(
+        how: Windows = "max" if self._options.windows == "auto" else self._options.windows
+        reading = ReadOptions(
             name="input",
             places=places("input", request.input),
             how=how,
             limit=self._model.longest,
             limited="input",
-            overlap=self._knobs.overlap,
+            overlap=self._options.overlap,
             hint=_MODERATION_HINT,
         )
-        if self._knobs.labels:
-            template = self._knobs.hypothesis_template
+        if self._options.labels:
+            template = self._options.hypothesis_template
             found = await self._labeller.chosen(
-                given, self._knobs.labels, template, reading, multi=True, blamed=reading.limited
+                given, self._options.labels, template, reading, multi=True, blamed=reading.limited
             )
         else:
             found = await self._labeller.trained(given, reading, self._activation)
         results = self._verdicts.judge(found, one=parts)
         return Moderated(model=self._name, results=results, usage=Usage(prompt_tokens=found.tokens))
 
-    def _reading(self, request: ClassifyRequest, name: str) -> Reading:
+    def _reading(self, request: ClassifyRequest, name: str) -> ReadOptions:
         limit = self._model.longest if request.max_length is None else request.max_length
         if limit > self._model.longest:
             raise InvalidRequest(
                 f"max_length is {limit}, the model takes {self._model.longest} tokens", param="max_length"
             )
-        how: Windows = "mean" if self._knobs.windows == "auto" else self._knobs.windows
+        how: Windows = "mean" if self._options.windows == "auto" else self._options.windows
         if request.windows is not None:
             how = msgspec.convert(request.windows, Windows)
         elif request.truncate:
             how = "first"
         elif request.truncate is False and how == "first":
             how = "off"
-        return Reading(
+        return ReadOptions(
             name=name,
             places=places(name, getattr(request, name)),
             how=how,
             limit=limit,
             limited=name if request.max_length is None else "max_length",
-            overlap=self._knobs.overlap,
+            overlap=self._options.overlap,
         )
 
     def _check_brief(self, wanted: list[str] | None, template: str | None) -> None:
-        brevity.check(template or "", self._model.longest, "hypothesis_template")
+        length_guard.check(template or "", self._model.longest, "hypothesis_template")
         for at, label in enumerate(wanted or ()):
-            brevity.check(label, self._model.longest, f"labels[{at}]")
+            length_guard.check(label, self._model.longest, f"labels[{at}]")
 
     def _own(self, request: ClassifyRequest, given: Sequence[Given], name: str) -> Applied:
         """Return what makes scores of the model's own labels; raises `InvalidRequest` for what does not go with them.
@@ -203,7 +203,7 @@ class Classifier(Instance):
         return chosen
 
     def _why_not(self, field: str) -> str:
-        few = suiting.few(self._model.labels)
+        few = option_checks.few(self._model.labels)
         if self._labeller.entailment is not None:
             return f"{field} is for texts, and these are pairs, which get the model's own labels: {few}"
         return (
@@ -229,7 +229,7 @@ class Classifier(Instance):
                 "leave function_to_apply out",
                 param="function_to_apply",
             )
-        chosen = wanted or self._knobs.labels
+        chosen = wanted or self._options.labels
         if not chosen:
             raise InvalidRequest(
                 "labels is missing: this is a model of natural language inference, which scores any labels for a "

@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 
 from functions.classify.instance import Classifier
-from functions.engines.batching.headed import Head, Logits
-from functions.engines.batching.item import Ids, Item, PairFrame, Pieces
-from functions.engines.llama.library import lib
-from functions.engines.llama.model import Model
-from functions.engines.llama.pooled import heads
+from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
+from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.model import Model
+from functions.engines.llama.pooled import classifier_head
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel
-from functions.engines.llama.pooled.words import Words
+from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -27,7 +27,7 @@ from host.function import Load, Plan, Progress
 class _Tokenizer:
     """A file's vocabulary, whose tokens have no places in the text: nobody here asks for them."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: GgufTokenizer) -> None:
         self._words = words
         self.vocabulary = words.vocabulary
         self.prefix, self.suffix = words.prefix, words.suffix
@@ -37,14 +37,14 @@ class _Tokenizer:
     def literal(self) -> None:
         """Do nothing: what is spelled like a special token is always read as the words that it is."""
 
-    async def pieces(self, texts: Sequence[str]) -> list[Pieces]:
+    async def pieces(self, texts: Sequence[str]) -> list[Encoding]:
         """Return each text's tokens without special ones."""
         head, tail = len(self.prefix), len(self.suffix)
         return [_unplaced(ids[head : len(ids) - tail]) for ids in await self.encode(texts)]
 
 
 class LlamaHeaded:
-    """See `functions.engines.batching.headed.HeadedModel`."""
+    """See `functions.engines.batching.classifier.HeadedModel`."""
 
     def __init__(self, pooled: PooledModel, plan: Plan) -> None:
         """Raises `LoadFailed` for a file that names no labels."""
@@ -65,7 +65,7 @@ class LlamaHeaded:
         """Load vocabulary and weights; raises `LoadFailed`, also where a converter lost the head, and `OutOfMemory`."""
         pooled = PooledModel.load(load, plan, progress, "labels")
         try:
-            heads.check(pooled.model.metadata("general.architecture") or "", Path(load.path))
+            classifier_head.check(pooled.model.metadata("general.architecture") or "", Path(load.path))
             return cls(pooled, plan)
         except BaseException:
             pooled.close()
@@ -101,6 +101,6 @@ def _labels(model: Model) -> tuple[str, ...]:
     return tuple(name.decode("utf-8", "replace") for name in named)
 
 
-def _unplaced(ids: Ids) -> Pieces:
+def _unplaced(ids: Ids) -> Encoding:
     nowhere = np.full((len(ids), 2), -1, dtype=np.int32)
-    return Pieces(ids=ids, spans=nowhere, words=nowhere[:, 0])
+    return Encoding(ids=ids, spans=nowhere, words=nowhere[:, 0])

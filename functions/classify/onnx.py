@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functions.classify.instance import Classifier
-from functions.engines.onnx.headed import OnnxHeaded
+from functions.engines.onnx.classifier import OnnxClassifierModel
 
 
 class OnnxClassifier(Classifier):
     """See `functions.classify.instance`."""
 
-    engine = OnnxHeaded
+    engine = OnnxClassifierModel

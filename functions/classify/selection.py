@@ -16,7 +16,7 @@ from functions.classify.scores import Numbers
 _HALF = 0.5
 
 
-class Read(msgspec.Struct, kw_only=True, frozen=True):
+class Predictions(msgspec.Struct, kw_only=True, frozen=True):
     """What a model says of the texts of a request."""
 
     labels: Sequence[str]
@@ -43,7 +43,7 @@ def thresholds(said: float | Mapping[str, float] | None, labels: Sequence[str], 
     return np.array([(said or {}).get(label, default) for label in labels], dtype=np.float64)
 
 
-def classifications(found: Read, least: Numbers, top_k: int | None, *, raw: bool) -> Iterator[Classification]:
+def classifications(found: Predictions, least: Numbers, top_k: int | None, *, raw: bool) -> Iterator[Classification]:
     """Yield what each text is. With `raw`, scores are the model's own numbers; what is listed stays the same."""
     shown = found.raw if raw else found.scores
     order = np.argsort(-found.scores, axis=1, kind="stable")

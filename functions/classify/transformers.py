@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functions.classify.instance import Classifier
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.classifier import TransformersClassifierModel
 
 
 class TransformersClassifier(Classifier):
     """See `functions.classify.instance`."""
 
-    engine = TransformersHeaded
+    engine = TransformersClassifierModel

@@ -25,6 +25,6 @@ def coldframe_functions() -> list[Function]:
             },
             options=DecideOptions,
             routes=(create_decision,),
-            cli="functions.decide.shell:DecideShell",
+            cli="functions.decide.cli:DecideCli",
         )
     ]

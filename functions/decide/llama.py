@@ -10,17 +10,17 @@ from typing import Self
 
 import msgspec
 
-from functions.decide import answering
+from functions.decide.answers import answer, mass
 from functions.decide.api import Answer, DecisionRequest, Decisions, RefusalAnswer
-from functions.decide.asking import Ask, Asker
 from functions.decide.checks import check as check_request
 from functions.decide.options import DecideOptions
 from functions.decide.priors import Priors
-from functions.decide.threads import Threads
+from functions.decide.question_tokens import Ask, Asker
+from functions.decide.tokenizer_pool import Threads
+from functions.engines.chat_template import ChatTemplate, TemplateError
 from functions.engines.llama.scoring.model import ScoringModel
-from functions.engines.llama.template import ChatTemplate, TemplateError
 from host.errors import LoadFailed
-from host.function import Facts, Instance, Load, Plan, Progress, Usage
+from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
 
 _CAPACITY = 64
 """Requests side by side: they take turns."""
@@ -72,14 +72,14 @@ class LlamaDecide(Instance):
             cache_write_tokens=len(prefix) - scores.cached if self._model.reuses else 0,
         )
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what is served."""
         detail = {
             "description": self._model.model.description(),
             "shares_prefixes": self._model.reuses,
             "device": self._plan.device,
         }
-        return Facts(capacity=_CAPACITY, context=self._model.longest, detail=detail)
+        return InstanceInfo(capacity=_CAPACITY, context=self._model.longest, detail=detail)
 
     def close(self) -> None:
         """End the threads and free the model."""
@@ -87,9 +87,9 @@ class LlamaDecide(Instance):
         self._model.close()
 
     def _answer(self, ask: Ask, logs: Sequence[float], prior: Sequence[float] | None) -> Answer:
-        if answering.mass(logs) < self._options.min_mass:
+        if mass(logs) < self._options.min_mass:
             return RefusalAnswer(name=ask.question.name)
-        return answering.answer(ask.question, logs, temperature=self._options.temperature, prior=prior)
+        return answer(ask.question, logs, temperature=self._options.temperature, prior=prior)
 
 
 def _template(model: ScoringModel) -> ChatTemplate:

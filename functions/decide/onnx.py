@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functions.decide.classifying import ClassifierDecide
-from functions.engines.onnx.headed import OnnxHeaded
+from functions.decide.classifier import ClassifierDecide
+from functions.engines.onnx.classifier import OnnxClassifierModel
 
 
 class OnnxDecide(ClassifierDecide):
-    """See `functions.decide.classifying`."""
+    """See `functions.decide.classifier`."""
 
-    engine = OnnxHeaded
+    engine = OnnxClassifierModel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from functions.decide.asking import Ask, Asker
-from functions.decide.events import Ids
-from functions.decide.threads import Threads
+from functions.decide.question_tokens import Ask, Asker
+from functions.decide.spellings import Ids
+from functions.decide.tokenizer_pool import Threads
 from functions.engines.llama.scoring.model import ScoringModel
 
 _MOST = 4096

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functions.decide.classifying import ClassifierDecide
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.decide.classifier import ClassifierDecide
+from functions.engines.transformers.classifier import TransformersClassifierModel
 
 
 class TransformersDecide(ClassifierDecide):
-    """See `functions.decide.classifying`."""
+    """See `functions.decide.classifier`."""
 
-    engine = TransformersHeaded
+    engine = TransformersClassifierModel

@@ -26,6 +26,6 @@ def coldframe_functions() -> list[Function]:
             tasks=("feature-extraction", "sentence-similarity"),
             options=EmbeddingsOptions,
             routes=(create_embeddings,),
-            cli="functions.embeddings.shell:EmbeddingsShell",
+            cli="functions.embeddings.cli:EmbeddingsCli",
         )
     ]

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from functions.embeddings import dialects, parts, wanted
+from functions.embeddings import content_parts, dialects, output_format
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
-from functions.embeddings.parts import Image
+from functions.embeddings.content_parts import Image
 from host.errors import InvalidRequest, UnsupportedParameter
 
 QUERY = ("query", "search_query")
@@ -22,8 +22,8 @@ def check(request: EmbeddingsRequest) -> None:
     """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
     listed(request.input)
     dialects.check(request)
-    wanted.base64(request)
-    kinds = wanted.kinds(request)
+    output_format.base64(request)
+    kinds = output_format.kinds(request)
     size = "dimensions" if request.output_dimension is None else "output_dimension"
     if request.dimensions is not None and request.dimensions < 1:
         raise InvalidRequest(f"{size} must be at least 1, got {request.dimensions}", param=size)
@@ -63,7 +63,7 @@ def listed(given: str | list[Any] | dict[str, Any]) -> list[Given]:
 
 def _part(item: Any, place: str) -> str | Image:
     if isinstance(item, dict):
-        return parts.read(item, place)
+        return content_parts.read(item, place)
     if not isinstance(item, str):
         raise _wrong(place, item, "a text, like input[0]")
     if not item:

@@ -11,16 +11,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from functions.embeddings import foreign, wanted
+from functions.embeddings import openai_token_ids, output_format
 from functions.embeddings.api import EmbeddingsRequest, Kind, Rows, Sparse, Vectors
 from functions.embeddings.inputs import Given, check, listed
-from functions.embeddings.items import Items, Tokenizer
 from functions.embeddings.options import EmbeddingsOptions
+from functions.embeddings.tokenize import InputTokenizer, Tokenizer
 from functions.engines.batching.item import Item
-from functions.engines.transformers.sentence.layout import Layout
-from functions.engines.transformers.sentence.output import Output
+from functions.engines.checkpoint.sentence.layout import Layout
+from functions.engines.checkpoint.sentence.output import Output
 from host.errors import InvalidRequest, NotFinite, UnsupportedParameter
-from host.function import Facts, Instance, Load, Usage
+from host.function import Instance, InstanceInfo, Load, Usage
 
 CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
@@ -32,7 +32,7 @@ Vector = npt.NDArray[np.float32]
 class EmbeddingsInstance(Instance):
     """A loaded model. A subclass says how items are made and computed."""
 
-    def __init__(self, name: str, items: Items) -> None:
+    def __init__(self, name: str, items: InputTokenizer) -> None:
         """`items` makes those of requests, unless `_chosen` says which others do; `name` is the manifest's."""
         self._name = name
         self._items = items
@@ -58,11 +58,11 @@ class EmbeddingsInstance(Instance):
             colbert=_rows(outputs) if "colbert" in kinds else None,
         )
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what was chosen, and by which file."""
-        return Facts(capacity=CAPACITY, context=self._longest(), detail=self._detail())
+        return InstanceInfo(capacity=CAPACITY, context=self._longest(), detail=self._detail())
 
-    def _chosen(self, request: EmbeddingsRequest) -> Items:
+    def _chosen(self, request: EmbeddingsRequest) -> InputTokenizer:
         """Return what makes a request's inputs ready; raises `InvalidRequest` where the model has no way for it."""
         return self._items
 
@@ -83,7 +83,7 @@ class EmbeddingsInstance(Instance):
 
 def _kinds(request: EmbeddingsRequest, layout: Layout) -> tuple[Kind, ...]:
     """Return what is asked for; raises `InvalidRequest` for what the model has not."""
-    asked, has = wanted.kinds(request), layout.kinds
+    asked, has = output_format.kinds(request), layout.kinds
     missing = next((kind for kind in asked if kind not in has), None)
     if missing is None:
         return asked
@@ -127,26 +127,26 @@ class Embedder(Protocol):
         """The engine's own kind."""
 
 
-def items_of(model: Embedder, load: Load, foreign_: foreign.Foreign | None) -> Items:
+def items_of(model: Embedder, load: Load, foreign_: openai_token_ids.OpenAITokenIds | None) -> InputTokenizer:
     """Return what makes a model's inputs ready; `foreign_` is the vocabulary of token ids in requests."""
-    return Items(
+    return InputTokenizer(
         model.tokenizer,
         model.layout,
         longest=model.longest,
-        truncate=knobs(load).truncate,
+        truncate=function_options(load).truncate,
         size=model.size,
         foreign=foreign_,
     )
 
 
-def knobs(load: Load) -> EmbeddingsOptions:
+def function_options(load: Load) -> EmbeddingsOptions:
     """Return the manifest's options of the function."""
     return msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
 
 
-def vocabulary(load: Load) -> foreign.Foreign | None:
+def vocabulary(load: Load) -> openai_token_ids.OpenAITokenIds | None:
     """Return the vocabulary of token ids in requests, None for the model's own; raises `LoadFailed`."""
-    return foreign.load(knobs(load).token_ids, Path(load.base))
+    return openai_token_ids.load(function_options(load).token_ids, Path(load.base))
 
 
 def _sparse(outputs: Sequence[Output]) -> Sparse:

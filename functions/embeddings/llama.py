@@ -9,16 +9,16 @@ import msgspec
 import numpy as np
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.foreign import Foreign
 from functions.embeddings.inputs import Given
-from functions.embeddings.instance import EmbeddingsInstance, knobs, vocabulary
-from functions.embeddings.items import Items
+from functions.embeddings.instance import EmbeddingsInstance, function_options, vocabulary
+from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.embeddings.options import EmbeddingsOptions
+from functions.embeddings.tokenize import InputTokenizer
 from functions.engines.batching.item import Item
+from functions.engines.checkpoint.sentence.layout import Layout, Mode
+from functions.engines.checkpoint.sentence.output import Output
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel, Row
-from functions.engines.transformers.sentence.layout import Layout, Mode
-from functions.engines.transformers.sentence.output import Output
 from host.function import Load, Plan, Progress
 
 _TINY = 1e-12
@@ -28,12 +28,12 @@ class LlamaEmbeddings(EmbeddingsInstance):
     """A GGUF file that embeds."""
 
     def __init__(
-        self, name: str, plan: Plan, pooled: PooledModel, said: EmbeddingsOptions, foreign: Foreign | None
+        self, name: str, plan: Plan, pooled: PooledModel, said: EmbeddingsOptions, foreign: OpenAITokenIds | None
     ) -> None:
         self._plan = plan
         self._pooled = pooled
         layout = _layout(pooled, said)
-        items = Items(
+        items = InputTokenizer(
             pooled.words, layout, longest=pooled.longest, truncate=said.truncate, size=pooled.size, foreign=foreign
         )
         super().__init__(name, items)
@@ -42,7 +42,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
     def plan(cls, load: Load) -> Plan:
         """Weigh the file; raises `LoadFailed` for one that embeds nothing."""
         plan = planning.make(load, "vectors")
-        note = "scaled to length 1" if knobs(load).normalize else "not scaled"
+        note = "scaled to length 1" if function_options(load).normalize else "not scaled"
         return msgspec.structs.replace(plan, notes=(*plan.notes, note))
 
     @classmethod
@@ -50,7 +50,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
         """Load vocabulary and weights."""
         foreign = vocabulary(load)
         pooled = PooledModel.load(load, plan, progress, "vectors")
-        return cls(load.manifest.name, plan, pooled, knobs(load), foreign)
+        return cls(load.manifest.name, plan, pooled, function_options(load), foreign)
 
     def close(self) -> None:
         """End the threads and free the model."""

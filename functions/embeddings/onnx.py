@@ -8,23 +8,23 @@ from typing import Any, Self
 import msgspec
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.foreign import Foreign
 from functions.embeddings.inputs import Given
-from functions.embeddings.instance import EmbeddingsInstance, items_of, knobs, vocabulary
+from functions.embeddings.instance import EmbeddingsInstance, function_options, items_of, vocabulary
+from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.engines.batching.item import Item
+from functions.engines.checkpoint.sentence import layout as layouts
+from functions.engines.checkpoint.sentence.layout import Layout
+from functions.engines.checkpoint.sentence.output import Output
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.sentence.model import OnnxSentence
-from functions.engines.transformers.sentence import layout as layouts
-from functions.engines.transformers.sentence.layout import Layout
-from functions.engines.transformers.sentence.output import Output
 from host.function import Load, Plan, Progress
 
 
 class OnnxEmbeddings(EmbeddingsInstance):
     """An ONNX graph that embeds texts; its folder says how, as sentence-transformers' folders do."""
 
-    def __init__(self, model: OnnxSentence, load: Load, foreign: Foreign | None) -> None:
+    def __init__(self, model: OnnxSentence, load: Load, foreign: OpenAITokenIds | None) -> None:
         super().__init__(load.manifest.name, items_of(model, load, foreign))
         self._model = model
 
@@ -58,6 +58,8 @@ class OnnxEmbeddings(EmbeddingsInstance):
 
 def _layout(load: Load) -> Layout:
     engine = msgspec.msgpack.decode(load.options, type=OnnxOptions)
-    own = knobs(load)
-    said = layouts.Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
+    own = function_options(load)
+    said = layouts.LayoutOverrides(
+        pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
+    )
     return layouts.read(Files.at(load.path, load.manifest.quantization).folder, said)

@@ -6,7 +6,7 @@ from litestar import post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.embeddings import wanted
+from functions.embeddings import output_format
 from functions.embeddings.api import EMBED, EmbeddingList, EmbeddingsRequest
 from functions.embeddings.inputs import check
 from functions.embeddings.render import render
@@ -26,5 +26,5 @@ async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDepende
     check(data)
     vectors = await host.call(data.model or "", EMBED, data)
     model = data.model or vectors.model
-    body = await render(vectors, model=model, base64=wanted.base64(data), several=wanted.several(data))
+    body = await render(vectors, model=model, base64=output_format.base64(data), several=output_format.several(data))
     return JsonResponse(body)

@@ -12,21 +12,21 @@ from typing import Any, Self
 import msgspec
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
+from functions.embeddings.content_parts import Image
 from functions.embeddings.inputs import QUERY, Given, asked
-from functions.embeddings.instance import EmbeddingsInstance, items_of, knobs, vocabulary
-from functions.embeddings.items import Items
-from functions.embeddings.parts import Image
-from functions.embeddings.sides import Side, joined, kind, told
+from functions.embeddings.instance import EmbeddingsInstance, function_options, items_of, vocabulary
+from functions.embeddings.router_models import RoutedModel, joined, kind, told
+from functions.embeddings.tokenize import InputTokenizer
 from functions.engines.batching.item import Item
-from functions.engines.transformers.folder import Folder
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence import router
+from functions.engines.checkpoint.sentence.colbert import Task
+from functions.engines.checkpoint.sentence.layout import LayoutOverrides
+from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.router import Router
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.sentence import routes
-from functions.engines.transformers.sentence.late import Task
-from functions.engines.transformers.sentence.layout import Said
+from functions.engines.transformers.sentence.dual_encoder import DualEncoder, Picture
 from functions.engines.transformers.sentence.model import SentenceModel
-from functions.engines.transformers.sentence.output import Output
-from functions.engines.transformers.sentence.paired import PairedModel, Picture
-from functions.engines.transformers.sentence.routes import Routes
 from host.errors import InvalidRequest
 from host.function import Load, Plan, Progress
 
@@ -39,7 +39,7 @@ _SIDE_BY_SIDE = 4
 class TransformersEmbeddings(EmbeddingsInstance):
     """A loaded encoder with its pooling, a table of vectors, two towers for texts and images, or ways with any."""
 
-    def __init__(self, name: str, sides: dict[str, Side], ways: Routes) -> None:
+    def __init__(self, name: str, sides: dict[str, RoutedModel], ways: Router) -> None:
         """`sides` are the ways by name; the first one speaks for all where only one can."""
         first = next(iter(sides.values()))
         super().__init__(name, first.items)
@@ -57,12 +57,12 @@ class TransformersEmbeddings(EmbeddingsInstance):
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head."""
         foreign, ways = vocabulary(load), _routes(load)
-        sides: dict[str, Side] = {}
+        sides: dict[str, RoutedModel] = {}
         try:
             for name, layout in ways.layouts.items():
                 own = plan if len(ways.layouts) == 1 else kind(layout).plan(load, layout)
                 model = kind(layout).load(load, own, layout, progress)
-                sides[name] = Side(model, items_of(model, load, foreign))
+                sides[name] = RoutedModel(model, items_of(model, load, foreign))
         except BaseException:
             for side in sides.values():
                 side.model.close()
@@ -74,10 +74,10 @@ class TransformersEmbeddings(EmbeddingsInstance):
         for side in self._sides.values():
             side.model.close()
 
-    def _chosen(self, request: EmbeddingsRequest) -> Items:
+    def _chosen(self, request: EmbeddingsRequest) -> InputTokenizer:
         return self._side(request).items
 
-    def _side(self, request: EmbeddingsRequest) -> Side:
+    def _side(self, request: EmbeddingsRequest) -> RoutedModel:
         task = asked(request)
         way = self._routes.ways.get(task)
         if way is None:
@@ -90,7 +90,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         side = self._side(request)
-        if isinstance(side.model, PairedModel):
+        if isinstance(side.model, DualEncoder):
             return await self._paired(side.model, side.items, request, inputs)
         if isinstance(side.model, SentenceModel):
             return await self._sentences(side.model, side.items, request, inputs, kinds)
@@ -100,7 +100,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
     async def _sentences(
         self,
         model: SentenceModel,
-        maker: Items,
+        maker: InputTokenizer,
         request: EmbeddingsRequest,
         inputs: Sequence[Given],
         kinds: tuple[Kind, ...],
@@ -119,7 +119,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         return made, await model.outputs(items)
 
     async def _paired(
-        self, model: PairedModel, maker: Items, request: EmbeddingsRequest, inputs: Sequence[Given]
+        self, model: DualEncoder, maker: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Given]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
         images = [item for item in inputs if isinstance(item, Image)]
@@ -132,8 +132,8 @@ class TransformersEmbeddings(EmbeddingsInstance):
         if not images:
             return made, await model.outputs(made)
         async with self._turn:
-            pixels = await model.pictures.pixels([one.decoded for one in images], [one.place for one in images])
-            seen = iter([Picture.of(one, model.pictures.tokens) for one in pixels])
+            pixels = await model.images.pixels([one.decoded for one in images], [one.place for one in images])
+            seen = iter([Picture.of(one, model.images.tokens) for one in pixels])
             read = iter(made)
             items = [next(seen) if isinstance(item, Image) else next(read) for item in inputs]
             return items, await model.outputs(items)
@@ -157,8 +157,10 @@ def _places(inputs: Sequence[Given]) -> list[int]:
     return [at for at, item in enumerate(inputs) if not isinstance(item, Image)]
 
 
-def _routes(load: Load) -> Routes:
+def _routes(load: Load) -> Router:
     engine = msgspec.msgpack.decode(load.options, type=TransformersOptions)
-    own = knobs(load)
-    said = Said(pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts)
-    return routes.read(Folder(load.path), said)
+    own = function_options(load)
+    said = LayoutOverrides(
+        pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
+    )
+    return router.read(Folder(load.path), said)

@@ -25,6 +25,6 @@ def coldframe_functions() -> list[Function]:
             tasks=("token-classification",),
             options=NerOptions,
             routes=(find_entities,),
-            cli="functions.ner.shell:NerShell",
+            cli="functions.ner.cli:NerCli",
         )
     ]

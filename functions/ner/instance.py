@@ -14,22 +14,22 @@ from typing import Any, ClassVar, Self, TypeVar
 import msgspec
 import numpy as np
 
-from functions.engines.batching.headed import HeadedModel, Logits
-from functions.engines.batching.item import Item, Pieces
+from functions.engines.batching.classifier import ClassifierModel, Logits
+from functions.engines.batching.item import Encoding, Item
 from functions.ner.api import Entity, Found, NerAnswer, NerRequest
 from functions.ner.inputs import check, listed, places
-from functions.ner.looking import Looking, default_overlap, looking
+from functions.ner.offsets import told
 from functions.ner.options import NerOptions
-from functions.ner.reading import Named, Reading
 from functions.ner.redaction import Redaction, redacted
+from functions.ner.request_options import RequestOptions, default_overlap, looking
 from functions.ner.spans import place, spans
 from functions.ner.strategies import judged
 from functions.ner.tags import Tags
-from functions.ner.units import told
+from functions.ner.tokenize import Named, TextEncoder
 from functions.ner.windows import Window, stitched, windows
 from functions.ner.words import Words, words
 from host.errors import InvalidRequest, LoadFailed, NotFinite
-from host.function import Facts, Instance, Load, Plan, Progress, Usage
+from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
 
 A = TypeVar("A")
 
@@ -47,7 +47,7 @@ class Text(msgspec.Struct, frozen=True):
     name: str
     """Its place in the request."""
     text: str
-    pieces: Pieces
+    pieces: Encoding
     words: Words
     cut: list[Window]
 
@@ -56,16 +56,16 @@ class NerInstance(Instance):
     """A loaded model that labels tokens."""
 
     model: ClassVar[Any]
-    """The engine's class of models, which makes a `HeadedModel` of a load: `plan(load)`, `load(…, head)`."""
+    """The engine's class of models, which makes a `ClassifierModel` of a load: `plan(load)`, `load(…, head)`."""
 
-    def __init__(self, name: str, headed: HeadedModel, knobs: NerOptions) -> None:
+    def __init__(self, name: str, headed: ClassifierModel, options: NerOptions) -> None:
         self._name = name
         self._headed = headed
-        self._knobs = knobs
-        self._tags = Tags(headed.labels, knobs.rename)
+        self._options = options
+        self._tags = Tags(headed.labels, options.rename)
         self._outside = self._tags.types < 0
         headed.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
-        self._reading = Reading(headed.tokenizer)
+        self._reading = TextEncoder(headed.tokenizer)
         self._before = np.array(headed.tokenizer.prefix, dtype=np.int32)
         self._after = np.array(headed.tokenizer.suffix, dtype=np.int32)
         self._extra = len(self._before) + len(self._after)
@@ -81,10 +81,10 @@ class NerInstance(Instance):
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer and weights; raises `LoadFailed`, also for a model whose head is for whole texts."""
-        headed: HeadedModel = cls.model.load(load, plan, progress, "token")
+        headed: ClassifierModel = cls.model.load(load, plan, progress, "token")
         try:
             _check_head(headed)
-            return cls(load.manifest.name, headed, _knobs(load))
+            return cls(load.manifest.name, headed, _options(load))
         except BaseException:
             headed.close()
             raise
@@ -95,7 +95,7 @@ class NerInstance(Instance):
         Raises `InvalidRequest`, `InputTooLong` for megabytes in one text, and `NotFinite`, each naming the text.
         """
         check(request)
-        wanted = looking(request, self._knobs, self._tags, longest=self._headed.longest, extra=self._extra)
+        wanted = looking(request, self._options, self._tags, longest=self._headed.longest, extra=self._extra)
         redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
         named = list(zip(places(request), listed(request), strict=True))
         data: list[Found] = []
@@ -110,25 +110,25 @@ class NerInstance(Instance):
                 tokens += sum(last - first + self._extra for text in texts for first, last in text.cut)
         return NerAnswer(model=self._name, data=data, usage=Usage(prompt_tokens=tokens))
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what was chosen."""
         room = self._headed.longest - self._extra
         detail = self._headed.detail() | {
             "labels": list(self._tags.names),
             "tags": self._tags.scheme,
-            "aggregation_strategy": self._knobs.aggregation_strategy,
-            "stride": default_overlap(self._knobs, room),
+            "aggregation_strategy": self._options.aggregation_strategy,
+            "stride": default_overlap(self._options, room),
         }
-        return Facts(capacity=_CAPACITY, context=self._headed.longest, detail=detail)
+        return InstanceInfo(capacity=_CAPACITY, context=self._headed.longest, detail=detail)
 
     def close(self) -> None:
         """End the threads."""
         self._headed.close()
 
-    def _made_ready(self, named: Sequence[Named], read: Sequence[Pieces], wanted: Looking) -> list[Text]:
+    def _made_ready(self, named: Sequence[Named], read: Sequence[Encoding], wanted: RequestOptions) -> list[Text]:
         texts: list[Text] = []
         for (name, text), pieces in zip(named, read, strict=True):
-            found = words(text, pieces, self._knobs.words)
+            found = words(text, pieces, self._options.words)
             count = len(pieces.ids)
             cut = windows(found.starts, count, wanted.room, wanted.overlap) if count else []
             if len(cut) > _WINDOWS_MAX:
@@ -158,7 +158,7 @@ class NerInstance(Instance):
         self,
         texts: Sequence[Text],
         logits: Sequence[Logits],
-        wanted: Looking,
+        wanted: RequestOptions,
         redaction: Redaction | None,
         first: int,
     ) -> list[Found]:
@@ -174,14 +174,14 @@ class NerInstance(Instance):
         return found
 
     def _entities(
-        self, text: Text, parts: Sequence[Logits], wanted: Looking, redaction: Redaction | None
+        self, text: Text, parts: Sequence[Logits], wanted: RequestOptions, redaction: Redaction | None
     ) -> list[Entity]:
         inner = [part[len(self._before) : len(part) - len(self._after)] for part in parts]
         starts = text.words.starts
         rows = stitched(inner, text.cut, starts, self._outside)
         verdicts = judged(rows, starts, wanted.strategy, self._tags)
         entities: list[Entity] = []
-        for span in spans(verdicts, text.words, self._tags, join=self._knobs.join):
+        for span in spans(verdicts, text.words, self._tags, join=self._options.join):
             where = place(span, text.words)
             if where is None or span.score < wanted.threshold:
                 continue
@@ -199,11 +199,11 @@ async def _computed(size: int, work: Callable[[], A]) -> A:
     return work() if size <= _BRIEF else await asyncio.to_thread(work)
 
 
-def _knobs(load: Load) -> NerOptions:
+def _options(load: Load) -> NerOptions:
     return msgspec.msgpack.decode(load.function_options, type=NerOptions)
 
 
-def _check_head(headed: HeadedModel) -> None:
+def _check_head(headed: ClassifierModel) -> None:
     """Raise for a head whose weights have the same names and mean something else."""
     architectures = headed.config.get("architectures") or ()
     if architectures and all(str(name).endswith("ForSequenceClassification") for name in architectures):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from functions.engines.onnx.headed import OnnxHeaded
+from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.ner.instance import NerInstance
 
 
 class OnnxNer(NerInstance):
     """A folder with an ONNX file whose head is on tokens."""
 
-    model: ClassVar[type[OnnxHeaded]] = OnnxHeaded
+    model: ClassVar[type[OnnxClassifierModel]] = OnnxClassifierModel

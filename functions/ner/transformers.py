@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.classifier import TransformersClassifierModel
 from functions.ner.instance import NerInstance
 
 
 class TransformersNer(NerInstance):
     """A folder of safetensors with a head on tokens."""
 
-    model: ClassVar[type[TransformersHeaded]] = TransformersHeaded
+    model: ClassVar[type[TransformersClassifierModel]] = TransformersClassifierModel

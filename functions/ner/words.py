@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from functions.engines.batching.item import Pieces
-from functions.engines.batching.letters import JOINER, extends, trimmed
+from functions.engines.batching.item import Encoding
+from functions.engines.batching.unicode import JOINER, extends, trimmed
 
 Places = npt.NDArray[np.int64]
 Rule = Literal["auto", "spaces"]
@@ -44,7 +44,7 @@ class Words(msgspec.Struct, frozen=True):
         return len(self.starts)
 
 
-def words(text: str, pieces: Pieces, rule: Rule = "auto") -> Words:
+def words(text: str, pieces: Encoding, rule: Rule = "auto") -> Words:
     """Return the words of a text's tokens."""
     starts: list[int] = []
     places: list[tuple[int, int]] = []

@@ -26,6 +26,6 @@ def coldframe_functions() -> list[Function]:
             tasks=("text-ranking", "reranking"),
             options=RerankOptions,
             routes=(rerank,),
-            cli="functions.rerank.shell:RerankShell",
+            cli="functions.rerank.cli:RerankCli",
         )
     ]

@@ -12,7 +12,7 @@ from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.options import RerankOptions
 from functions.rerank.ranking import rank
 from functions.rerank.scorer import Scorer
-from host.function import Facts, Instance, Load
+from host.function import Instance, InstanceInfo, Load
 
 _CAPACITY = 256
 """Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
@@ -25,12 +25,12 @@ class RerankInstance(Instance):
         """`name` is the manifest's."""
         self._name = name
         self._scorer = scorer
-        self._knobs = options
+        self._options = options
 
     @classmethod
     def checked(cls, load: Load, scorer: Scorer) -> Self:
         """Return the instance after its self-test; raises `LoadFailed`, with the scorer closed. Blocking code."""
-        options = knobs(load)
+        options = function_options(load)
         if options.self_test:
             try:
                 asyncio.run(selftest.look(scorer, options))
@@ -41,19 +41,19 @@ class RerankInstance(Instance):
 
     async def answer(self, request: RerankRequest) -> Scores:
         """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong`, naming the field and its index."""
-        found = await rank(self._scorer, request, self._knobs)
+        found = await rank(self._scorer, request, self._options)
         return msgspec.structs.replace(found, model=self._name)
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return what was chosen."""
-        detail = {"self_test": self._knobs.self_test} | self._scorer.detail()
-        return Facts(capacity=_CAPACITY, context=self._scorer.longest, detail=detail)
+        detail = {"self_test": self._options.self_test} | self._scorer.detail()
+        return InstanceInfo(capacity=_CAPACITY, context=self._scorer.longest, detail=detail)
 
     def close(self) -> None:
         """End the threads and free the model."""
         self._scorer.close()
 
 
-def knobs(load: Load) -> RerankOptions:
+def function_options(load: Load) -> RerankOptions:
     """Return what the manifest's options say to this function."""
     return msgspec.msgpack.decode(load.function_options, type=RerankOptions)

@@ -12,19 +12,19 @@ import msgspec
 from functions.engines.batching.item import Ids
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled import plan as pooled
+from functions.engines.llama.pooled.estimate import PooledEstimate
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.pooling import NUMBERS, Nature
-from functions.engines.llama.pooled.scales import PooledScales
-from functions.engines.llama.pooled.words import Words
+from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.model import ScoringModel
-from functions.rerank import labels
+from functions.rerank import score_mapping
 from functions.rerank.cosine import CosineScorer
-from functions.rerank.crossing import CrossScorer
-from functions.rerank.instance import RerankInstance, knobs
+from functions.rerank.cross_encoder import CrossEncoderScorer
+from functions.rerank.gguf_head import GgufHead, check, judge
+from functions.rerank.instance import RerankInstance, function_options
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import Prompt, asked
-from functions.rerank.ranks import Ranks, check, judge
 from functions.rerank.scorer import Scorer
 from functions.rerank.yes_no import YesNoScorer, token
 from host.errors import LoadFailed, NotFinite
@@ -51,16 +51,16 @@ class LlamaRerank(RerankInstance):
         """Load vocabulary and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(load, make(load, plan, progress, knobs(load)))
+        return cls.checked(load, make(load, plan, progress, function_options(load)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
     """Return how the file's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
-    wanted = knobs(load).method
+    wanted = function_options(load).method
     if wanted != "auto":
         return wanted, "the manifest's options"
     options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-    scales = PooledScales(load.path, options)
+    scales = PooledEstimate(load.path, options)
     try:
         nature: Nature = scales.nature()
     finally:
@@ -80,11 +80,11 @@ def choose(load: Load) -> tuple[Method, str]:
 def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
     model = PooledModel.load(load, plan, progress, "scores")
     try:
-        ranks = Ranks(model)
+        ranks = GgufHead(model)
         check(ranks.architecture, Path(load.path))
         template = own.prompt or model.template
         prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
-        return CrossScorer(ranks, judge(ranks, own), prompt)
+        return CrossEncoderScorer(ranks, judge(ranks, own), prompt)
     except BaseException:
         model.close()
         raise
@@ -92,14 +92,14 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
 
 def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
     model = ScoringModel.load(load, plan, progress)
-    words = Words(model.words)
+    words = GgufTokenizer(model.words)
     try:
         kind = model.model.metadata("general.architecture") or ""
         template = asked(own.prompt, kind, words.special("<|im_start|><|im_end|>"))
         prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
         prompt = Prompt(template, words.special(template), words.bare, prefix)
         answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")
-        judge_ = labels.judge(("yes",), own, None)
+        judge_ = score_mapping.judge(("yes",), own, None)
         return YesNoScorer(_Odds(model, *answers), words, prompt, model.longest - 1, judge_)
     except BaseException:
         words.close()

@@ -6,10 +6,10 @@ from typing import Self
 
 import msgspec
 
+from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.files import Files
-from functions.engines.onnx.headed import OnnxHeaded
-from functions.rerank.headed import scorer
-from functions.rerank.instance import RerankInstance, knobs
+from functions.rerank.factory import scorer
+from functions.rerank.instance import RerankInstance, function_options
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -20,18 +20,18 @@ class OnnxRerank(RerankInstance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
-        method = knobs(load).method
+        method = function_options(load).method
         if method not in ("auto", "cross_encoder"):
             raise LoadFailed(
                 f"options.method: {method} is not served by the onnx engine; it runs cross_encoder",
                 param="options.method",
             )
-        plan = OnnxHeaded.plan(load)
+        plan = OnnxClassifierModel.plan(load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, "method: cross_encoder (what this engine runs)"))
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer and graph, and test them; raises `LoadFailed` and `OutOfMemory`."""
-        model = OnnxHeaded.load(load, plan, progress, "sequence")
+        model = OnnxClassifierModel.load(load, plan, progress, "sequence")
         folder = Files.at(load.path, load.manifest.quantization).folder
-        return cls.checked(load, scorer(model, model.tokenizer, folder, knobs(load)))
+        return cls.checked(load, scorer(model, model.tokenizer, folder, function_options(load)))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from functions.engines.batching import brevity
+from functions.engines.batching import length_guard
 from functions.engines.batching.item import Ids
 from functions.engines.batching.windows import windows
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
-from functions.rerank.body import check
 from functions.rerank.options import RerankOptions
+from functions.rerank.request import check
 from functions.rerank.scorer import Mark, Reading, Scorer
 from host.errors import InputTooLong, InvalidRequest, NotFinite
 from host.function import Usage
@@ -29,16 +29,16 @@ class Piece(msgspec.Struct, frozen=True):
     ids: Ids
 
 
-async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> Scores:
+async def rank(scorer: Scorer, request: RerankRequest, options: RerankOptions) -> Scores:
     """Return the documents' scores.
 
     Raises `InvalidRequest`, `InputTooLong` and `NotFinite`, which name the field and its index.
     """
     check(request)
-    instruction = request.instruction if request.instruction is not None else knobs.instruction
-    brevity.check(request.query, scorer.longest, "query")
-    brevity.check(instruction or "", scorer.longest, "instruction")
-    documents = _brief(request, knobs, scorer.longest)
+    instruction = request.instruction if request.instruction is not None else options.instruction
+    length_guard.check(request.query, scorer.longest, "query")
+    length_guard.check(instruction or "", scorer.longest, "instruction")
+    documents = _brief(request, options, scorer.longest)
     reading = await scorer.read(request.query, documents, instruction)
     if reading.room < 1:
         raise InputTooLong(
@@ -46,7 +46,7 @@ async def rank(scorer: Scorer, request: RerankRequest, knobs: RerankOptions) -> 
             param="query",
             extra={"n_prompt_tokens": reading.frame, "n_ctx": scorer.longest},
         )
-    pieces, cut = _pieces(reading, request, knobs, scorer.longest)
+    pieces, cut = _pieces(reading, request, options, scorer.longest)
     ends = zip(documents, request.documents, strict=True)
     cut = sorted({*cut, *(at for at, (kept, whole) in enumerate(ends) if len(kept) < len(whole))})
     marks = await _marks(scorer, reading, pieces, request.field)
@@ -68,27 +68,27 @@ async def _marks(scorer: Scorer, reading: Reading, pieces: list[Piece], field: s
         raise NotFinite(f"{place}: {error.message}", param=place, extra={"index": at}) from error
 
 
-def _wanted(request: RerankRequest, knobs: RerankOptions) -> tuple[bool, int | None]:
+def _wanted(request: RerankRequest, options: RerankOptions) -> tuple[bool, int | None]:
     """Return whether documents may be cut, and in how many pieces they are read."""
-    chunks = request.max_chunks_per_doc if request.max_chunks_per_doc is not None else knobs.chunks
-    return knobs.truncate if request.truncate is None else request.truncate, chunks
+    chunks = request.max_chunks_per_doc if request.max_chunks_per_doc is not None else options.chunks
+    return options.truncate if request.truncate is None else request.truncate, chunks
 
 
-def _brief(request: RerankRequest, knobs: RerankOptions, longest: int) -> list[str]:
+def _brief(request: RerankRequest, options: RerankOptions, longest: int) -> list[str]:
     """Return the documents without what surely is not read, before a tokenizer spends seconds on it."""
-    truncate, chunks = _wanted(request, knobs)
+    truncate, chunks = _wanted(request, options)
     if truncate or chunks or request.max_tokens_per_doc is not None:
-        return [brevity.head(text, longest * (chunks or 1)) for text in request.documents]
+        return [length_guard.head(text, longest * (chunks or 1)) for text in request.documents]
     for at, text in enumerate(request.documents):
-        brevity.check(text, longest, f"{request.field}[{at}]", _HINT)
+        length_guard.check(text, longest, f"{request.field}[{at}]", _HINT)
     return request.documents
 
 
 def _pieces(
-    reading: Reading, request: RerankRequest, knobs: RerankOptions, longest: int
+    reading: Reading, request: RerankRequest, options: RerankOptions, longest: int
 ) -> tuple[list[Piece], list[int]]:
     """Return the pieces in the documents' order, and the documents whose end is in none."""
-    truncate, chunks = _wanted(request, knobs)
+    truncate, chunks = _wanted(request, options)
     found: list[Piece] = []
     cut: list[int] = []
     for at, ids in enumerate(reading.parts):

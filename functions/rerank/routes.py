@@ -9,8 +9,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
 from functions.rerank.api import RERANK
-from functions.rerank.body import RerankBody, asked
 from functions.rerank.render import RerankAnswer, render
+from functions.rerank.request import RerankBody, asked
 from host.http import HostDependency
 from host.http.response import JsonResponse
 

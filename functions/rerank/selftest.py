@@ -46,12 +46,12 @@ PAIRS = (
 HINT = "; options.self_test: false serves it all the same, as for a model that does not read English"
 
 
-async def look(scorer: Scorer, knobs: RerankOptions) -> None:
+async def look(scorer: Scorer, options: RerankOptions) -> None:
     """Raise `LoadFailed` with the reason where scores are no use: not finite, all the same, or the wrong way round."""
     found: list[list[float]] = []
     for at, (query, right, wrong) in enumerate(PAIRS):
         # What answers another question tells models that judge a document and do not read the query.
-        found.append(await _scores(scorer, knobs, query, [right, wrong, PAIRS[at - 1][1]]))
+        found.append(await _scores(scorer, options, query, [right, wrong, PAIRS[at - 1][1]]))
     every = [score for scores in found for score in scores]
     if not all(map(math.isfinite, every)):
         raise LoadFailed(f"the self-test of the reranker gave scores that are not finite: the file is broken{HINT}")
@@ -69,10 +69,10 @@ async def look(scorer: Scorer, knobs: RerankOptions) -> None:
         )
 
 
-async def _scores(scorer: Scorer, knobs: RerankOptions, query: str, documents: list[str]) -> list[float]:
+async def _scores(scorer: Scorer, options: RerankOptions, query: str, documents: list[str]) -> list[float]:
     request = RerankRequest(model="", query=query, documents=documents, raw_scores=True, truncate=True)
     try:
-        return (await rank(scorer, request, knobs)).scores
+        return (await rank(scorer, request, options)).scores
     except OutOfMemory:
         raise
     except ColdframeError as error:

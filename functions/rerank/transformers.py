@@ -6,22 +6,23 @@ from typing import Literal, Self
 
 import msgspec
 
+from functions.engines.checkpoint import tokenizer
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence import layout as layouts
+from functions.engines.checkpoint.sentence.layout import Layout
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import encoder as encoders
-from functions.engines.transformers import tokenizer
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers import prompt_kv_cache
+from functions.engines.transformers.classifier import TransformersClassifierModel
+from functions.engines.transformers.next_token import NextTokenScorer
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.sentence import layout as layouts
-from functions.engines.transformers.sentence.layout import Layout
 from functions.engines.transformers.sentence.model import SentenceModel
-from functions.engines.transformers.tokenizer import Tokenizer
-from functions.rerank import card as cards
-from functions.rerank import labels, starts
-from functions.rerank.answering import Answering
-from functions.rerank.card import Card
+from functions.rerank import model_card as cards
+from functions.rerank import score_mapping
 from functions.rerank.cosine import CosineScorer
-from functions.rerank.headed import prompted, scorer
-from functions.rerank.instance import RerankInstance, knobs
+from functions.rerank.factory import prompted, scorer
+from functions.rerank.instance import RerankInstance, function_options
+from functions.rerank.model_card import ModelCard
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import asked
 from functions.rerank.scorer import Scorer
@@ -51,9 +52,9 @@ class TransformersRerank(RerankInstance):
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         method, why = choose(load)
-        plan = SentenceModel.plan(load, _layout(load)) if method == "cosine" else TransformersHeaded.plan(load)
+        plan = SentenceModel.plan(load, _layout(load)) if method == "cosine" else TransformersClassifierModel.plan(load)
         if method == "yes_no":
-            plan = starts.planned(plan, load)
+            plan = prompt_kv_cache.planned(plan, load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
 
     @classmethod
@@ -61,12 +62,12 @@ class TransformersRerank(RerankInstance):
         """Load tokenizer and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(load, make(load, plan, progress, knobs(load)))
+        return cls.checked(load, make(load, plan, progress, function_options(load)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
     """Return how the folder's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
-    wanted = knobs(load).method
+    wanted = function_options(load).method
     if wanted != "auto":
         return wanted, "the manifest's options"
     folder = Folder(load.path)
@@ -91,7 +92,7 @@ def _no_reranker(what: str, said: str, instead: str) -> str:
 
 
 def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
-    model = TransformersHeaded.load(load, plan, progress, "sequence")
+    model = TransformersClassifierModel.load(load, plan, progress, "sequence")
     return scorer(model, model.tokenizer, Folder(load.path), own)
 
 
@@ -102,14 +103,14 @@ def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
     kind = str(folder.config().get("model_type", ""))
     template = asked(own.prompt or card.prompt, kind, tokens.special())
     prompt = prompted(template, tokens, own, card)
-    judge = labels.judge(("yes",), own, card.activation)
+    judge = score_mapping.judge(("yes",), own, card.activation)
     answers = _answers(card, own, tokens)
     encoder = encoders.load(load, plan, _engine(load), folder, progress, auto=_CAUSAL, tokens=tokens)
-    model = Answering(plan, encoder, _engine(load), *answers)
+    model = NextTokenScorer(plan, encoder, _engine(load), *answers)
     return YesNoScorer(model, tokens, prompt, plan.context or 0, judge)
 
 
-def _answers(card: Card, own: RerankOptions, tokens: Tokenizer) -> tuple[int, int | None]:
+def _answers(card: ModelCard, own: RerankOptions, tokens: FastTokenizer) -> tuple[int, int | None]:
     """Return the ids of yes and no: those of the files where the manifest names no others."""
     if card.answers is not None and (own.yes_word, own.no_word) == ("yes", "no"):
         return card.answers
@@ -135,7 +136,7 @@ def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
 
 
 def _layout(load: Load) -> Layout:
-    said = layouts.Said(pooling=_engine(load).pooling, prompts=knobs(load).prompts)
+    said = layouts.LayoutOverrides(pooling=_engine(load).pooling, prompts=function_options(load).prompts)
     return layouts.read(Folder(load.path), said)
 
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from functions.engines.batching.item import Ids
-from functions.rerank.labels import Judge
 from functions.rerank.prompt import Prompt
+from functions.rerank.score_mapping import Judge
 from functions.rerank.scorer import Mark, Reading, after
 from host.errors import LoadFailed, UnsupportedParameter
 

@@ -13,7 +13,7 @@ from host.cli.table import span
 from host.errors import ManifestError
 
 if TYPE_CHECKING:
-    from host.cli.manifests import Shelf
+    from host.cli.manifests import ManifestSet
 
 
 @click.command("check")
@@ -26,16 +26,16 @@ def check_command(ctx: click.Context, paths: tuple[Path, ...], schema: bool) -> 
     What is wrong is printed as `file:line: key: message`, one line each, and ends with status 1. What is right is
     printed with every default filled in. Names have to be unique over everything that is given. Nothing is downloaded.
     """
-    from host.cli import quiet
-    from host.cli.manifests import Shelf
+    from host.cli import logs
+    from host.cli.manifests import ManifestSet
 
-    quiet.set_up()
+    logs.set_up()
     if schema:
-        click.echo(_schema(Shelf()))
+        click.echo(_schema(ManifestSet()))
         return
     if not paths:
         raise click.UsageError("name at least one manifest or folder, or say --schema", ctx)
-    shelf, names = Shelf(), dict[str, Path]()
+    shelf, names = ManifestSet(), dict[str, Path]()
     wrong = [file for file in _files(paths) if _check(file, shelf, names)]
     if wrong:
         ctx.exit(1)
@@ -59,7 +59,7 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path | ManifestError]:
                 yield file
 
 
-def _check(file: Path | ManifestError, shelf: Shelf, names: dict[str, Path]) -> bool:
+def _check(file: Path | ManifestError, shelf: ManifestSet, names: dict[str, Path]) -> bool:
     """Check one file, print what there is to say, and return whether something is wrong."""
     try:
         if isinstance(file, ManifestError):
@@ -71,7 +71,7 @@ def _check(file: Path | ManifestError, shelf: Shelf, names: dict[str, Path]) -> 
     return False
 
 
-def _good(file: Path, shelf: Shelf, names: dict[str, Path]) -> str:
+def _good(file: Path, shelf: ManifestSet, names: dict[str, Path]) -> str:
     import yaml
 
     from host.cli.manifests import resolved
@@ -90,7 +90,7 @@ def _good(file: Path, shelf: Shelf, names: dict[str, Path]) -> str:
     return f"# {file}: ok\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"
 
 
-def _schema(shelf: Shelf) -> str:
+def _schema(shelf: ManifestSet) -> str:
     from host.manifest import schema
 
     registry = shelf.registry

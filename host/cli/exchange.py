@@ -9,8 +9,8 @@ import msgspec
 
 from host.cli import Failure, client
 from host.cli.events import events
-from host.cli.line import Line
-from host.function import Shell
+from host.cli.progress import Line
+from host.function import Cli
 
 if TYPE_CHECKING:
     import httpx
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Screen:
     """Standard output: the text the shell makes of answers, or their JSON where there is none."""
 
-    def __init__(self, shell: Shell | None) -> None:
+    def __init__(self, shell: Cli | None) -> None:
         self._shell = shell
         self._ended = True
 

@@ -10,12 +10,12 @@ import click
 import msgspec
 
 from host.cli import Failure, client
+from host.cli.defaults import url as place_of
+from host.cli.defaults import url_option
 from host.cli.events import events
-from host.cli.line import Line
-from host.cli.places import url as place_of
-from host.cli.places import url_option
+from host.cli.progress import Line
 from host.cli.ps import memory, slots
-from host.lifecycle.status import Advance, Status
+from host.lifecycle.status import LoadProgress, Status
 
 if TYPE_CHECKING:
     import httpx
@@ -89,6 +89,6 @@ async def _watch(http: httpx.AsyncClient, place: str, name: str, line: Line) -> 
         async for data in events(response.aiter_bytes()):
             event = msgspec.json.decode(data)
             if event.get("event") == "progress":
-                line.show(f"{name}: {Advance(stage=event['stage'], done=event['done'], total=event['total'])}")
+                line.show(f"{name}: {LoadProgress(stage=event['stage'], done=event['done'], total=event['total'])}")
             elif event.get("event") == "state":
                 line.show(f"{name}: {event['new']}")

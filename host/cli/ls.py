@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from host.cli.places import manifests_option
+from host.cli.defaults import manifests_option
 from host.cli.table import clean, table
 
 
@@ -21,11 +21,11 @@ def ls_command(manifests: Path | None, json_: bool) -> None:
 
     What is disabled is shown with the reason, and so is what is wrong with a manifest. `coldframe ps` shows what runs.
     """
-    from host.cli import quiet
-    from host.cli.manifests import Shelf
+    from host.cli import logs
+    from host.cli.manifests import ManifestSet
 
-    quiet.set_up()
-    found = inventory(Shelf(manifests))
+    logs.set_up()
+    found = inventory(ManifestSet(manifests))
     if json_:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:

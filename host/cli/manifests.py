@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 
 from host.catalog import Entry, Problem, read_folder
-from host.cli.places import settings, with_manifests
+from host.cli.defaults import settings, with_manifests
 from host.errors import ColdframeError, ManifestError
-from host.function import Engine, Function, Wanted
+from host.function import Engine, Function, ModelRequest
 from host.manifest import Document, Manifest, options
 from host.registry import Registry
 from host.runtime import Runtime, wanted_of
 from host.sources.resolve import claimant
 
 
-class Shelf:
+class ManifestSet:
     """The manifests of one folder, and the plug-ins they are checked against."""
 
     def __init__(self, manifests: Path | None = None, registry: Registry | None = None) -> None:
@@ -62,7 +62,7 @@ class Shelf:
             return None
         return self.registry.engine(manifest, function, source.resolve(wanted, lambda stage, done=0, total=0: None))
 
-    def wanted(self, manifest: Manifest, function: Function, base: Path) -> Wanted:
+    def wanted(self, manifest: Manifest, function: Function, base: Path) -> ModelRequest:
         """Return what a source is asked for."""
         return wanted_of(manifest, base, function, self.registry)
 

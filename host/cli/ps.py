@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from host.cli import client
-from host.cli.places import url as place_of
-from host.cli.places import url_option
+from host.cli.defaults import url as place_of
+from host.cli.defaults import url_option
 from host.cli.table import clean, span, table
 from host.events import State
 from host.lifecycle.status import Status

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from host.cli import Failure
-from host.cli.places import manifests_option
+from host.cli.defaults import manifests_option
 from host.errors import ColdframeError
 
 if TYPE_CHECKING:
-    from host.cli.manifests import Shelf
-    from host.function import Progress, Wanted
+    from host.cli.manifests import ManifestSet
+    from host.function import ModelRequest, Progress
 
 
 @click.command("pull")
@@ -29,12 +29,12 @@ def pull_command(names: tuple[str, ...], manifests: Path | None, revision: str |
     org/repo/file.gguf, package:name/file or ./path. What is here already is not fetched again, and what was cut off
     goes on.
     """
-    from host.cli import quiet
-    from host.cli.manifests import Shelf
+    from host.cli import logs
+    from host.cli.manifests import ManifestSet
     from host.sources.resolve import check, resolve
 
-    quiet.set_up("warning")
-    shelf = Shelf(manifests)
+    logs.set_up("warning")
+    shelf = ManifestSet(manifests)
     failed = 0
     for name in names:
         try:
@@ -50,17 +50,17 @@ def pull_command(names: tuple[str, ...], manifests: Path | None, revision: str |
         raise SystemExit(1)
 
 
-def _wanted(shelf: Shelf, name: str, revision: str | None) -> Wanted:
+def _wanted(shelf: ManifestSet, name: str, revision: str | None) -> ModelRequest:
     """Return what to fetch: by the manifest of that name, else by the text itself where it can be a model."""
     from host.errors import ManifestError
-    from host.function import Wanted
+    from host.function import ModelRequest
 
     try:
         entry = shelf.find(name)
     except ManifestError:
         if "/" not in name and ":" not in name:
             raise
-        return Wanted(model=name, base=Path.cwd(), revision=revision)
+        return ModelRequest(model=name, base=Path.cwd(), revision=revision)
     if revision is not None:
         raise click.UsageError(f"--revision is for models; the manifest `{name}` has its own key `revision`")
     return shelf.wanted(entry.manifest, entry.function, entry.file.parent)

@@ -1,6 +1,6 @@
 """`coldframe run`: one call of one function, by a running host or, where there is none, in a host of its own for it.
 
-Both take the same way: a JSON body to the function's route. What the function means by words it says itself (`Shell`).
+Both take the same way: a JSON body to the function's route. What the function means by words it says itself (`Cli`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import click
 from click.core import ParameterSource
 
 from host.cli import Failure, client
-from host.cli.line import Line
-from host.cli.places import manifests_option, url_option
-from host.cli.places import url as place_of
-from host.function import Function, Shell
+from host.cli.defaults import manifests_option, url_option
+from host.cli.defaults import url as place_of
+from host.cli.progress import Line
+from host.function import Cli, Function
 
 if TYPE_CHECKING:
     from host.catalog import Entry
@@ -63,9 +63,9 @@ def run_command(
     A host that runs at the URL is asked. Where none does, or with --no-host, --inline or --manifests, the manifest is
     opened here and everything is given back at the end. NAME may then be a manifest file, too.
     """
-    from host.cli import quiet
+    from host.cli import logs
 
-    quiet.set_up("info" if verbose else "critical")
+    logs.set_up("info" if verbose else "critical")
     said = click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
     if said and (no_host or inline or manifests is not None):
         raise click.UsageError("--url asks a running host; --no-host, --inline and --manifests do without one")
@@ -112,26 +112,26 @@ class _Call:
         import httpx
 
         from host import app
-        from host.cli.inside import Inside
+        from host.cli.asgi_transport import AsgiTransport
         from host.direct import open_function
 
         name = self.name if self.name in (entry.manifest.name, *entry.manifest.aliases) else entry.manifest.name
         path, body, screen = self._prepare(entry.function, name)
         async with open_function(entry.file, placement="inline" if inline else None) as opened:
             with Line() as line, opened.runtime.listening(_shower(line)):
-                transport = Inside(app.create(opened.runtime))
+                transport = AsgiTransport(app.create(opened.runtime))
                 async with httpx.AsyncClient(transport=transport, timeout=None) as http:  # noqa: S113 - loads take long
                     await self._ask(http, INSIDE, path, body, screen, line)
 
     def _prepare(self, function: Function, name: str) -> tuple[str, dict[str, Any], Screen]:
-        from host.cli import asking
+        from host.cli import request_body
         from host.cli.exchange import Screen
 
-        operation = asking.operation(function, self._operation)
+        operation = request_body.operation(function, self._operation)
         assert operation.path is not None
-        first = operation is asking.operation(function, None)
+        first = operation is request_body.operation(function, None)
         shell = _shell(function) if first else None
-        body = asking.body(name, self._words, self._json, shell, sys.stdin)
+        body = request_body.body(name, self._words, self._json, shell, sys.stdin)
         return operation.path, body, Screen(None if self._raw else shell)
 
     async def _ask(self, http: Any, place: str, path: str, body: dict[str, Any], screen: Screen, line: Line) -> None:
@@ -161,12 +161,12 @@ def _served(place: str, name: str, *, must: bool) -> Any:
 def _entry(name: str, manifests: Path | None) -> Entry:
     """Return the manifest to open: the file that was named, else the one of that name."""
     from host.catalog import SUFFIXES
-    from host.cli.manifests import Shelf
+    from host.cli.manifests import ManifestSet
 
     if name.endswith(SUFFIXES) and Path(name).is_file():
-        (entry,) = _only(Shelf(Path(name)))
+        (entry,) = _only(ManifestSet(Path(name)))
         return entry
-    return Shelf(manifests).find(name)
+    return ManifestSet(manifests).find(name)
 
 
 def _only(shelf: Any) -> list[Entry]:
@@ -178,21 +178,21 @@ def _only(shelf: Any) -> list[Entry]:
     return list(entries)
 
 
-def _shell(function: Function) -> Shell | None:
+def _shell(function: Function) -> Cli | None:
     if function.cli is None:
         return None
     module, _, kind = function.cli.partition(":")
-    shell: Shell = getattr(importlib.import_module(module), kind)()
+    shell: Cli = getattr(importlib.import_module(module), kind)()
     return shell
 
 
 def _shower(line: Line) -> Any:
     from host.events import LoadProgressed
-    from host.lifecycle.status import Advance
+    from host.lifecycle.status import LoadProgress
 
     def show(event: Event) -> None:
         if isinstance(event, LoadProgressed):
-            line.show(f"{event.name}: {Advance(stage=event.stage, done=event.done, total=event.total)}")
+            line.show(f"{event.name}: {LoadProgress(stage=event.stage, done=event.done, total=event.total)}")
 
     return show
 

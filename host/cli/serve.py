@@ -14,7 +14,7 @@ import msgspec
 
 from host import __version__
 from host.cli import Misuse
-from host.cli.places import manifests_option, settings, with_manifests
+from host.cli.defaults import manifests_option, settings, with_manifests
 from host.errors import ColdframeError, ManifestError
 from host.settings import Settings, address
 

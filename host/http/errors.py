@@ -23,7 +23,7 @@ from host.errors import (
     NotFound,
     RequestTooLarge,
 )
-from host.nearest import nearest
+from host.suggestions import nearest
 
 log = structlog.get_logger(__name__)
 _BY_STATUS: Mapping[int, type[ColdframeError]] = {404: NotFound, 405: MethodNotAllowed, 413: RequestTooLarge}

@@ -27,10 +27,10 @@ from host.function import Function, Plan
 from host.lifecycle.cooldown import Cooldown
 from host.lifecycle.queue import Queue
 from host.lifecycle.record import Record
-from host.lifecycle.startup import RETRYING, WAITING_FOR_MEMORY, Running, Startup, Surroundings
+from host.lifecycle.startup import RETRYING, WAITING_FOR_MEMORY, HostServices, Running, Startup
 from host.lifecycle.status import Status
 from host.manifest import Manifest
-from host.placement.link import Link
+from host.placement.handle import WorkerHandle
 
 log = structlog.get_logger(__name__)
 _ANY = 1 << 60
@@ -44,7 +44,7 @@ class Deployment:
     """A manifest and, now and then, its instance."""
 
     def __init__(
-        self, manifest: Manifest, function: Function, around: Surroundings, observe: Callable[[Event], None]
+        self, manifest: Manifest, function: Function, around: HostServices, observe: Callable[[Event], None]
     ) -> None:
         self.name = manifest.name
         self.manifest = manifest
@@ -84,7 +84,7 @@ class Deployment:
         """Whether it could go now to make room: loaded, idle, nobody waiting, not pinned by `idle: never`."""
         return self._free and not math.isinf(self.manifest.idle)
 
-    async def acquire(self) -> Link:
+    async def acquire(self) -> WorkerHandle:
         """Wait for a slot of a loaded instance and take it; `release` gives it back.
 
         Raises `QueueFull`, `QueueTimeout`, `LoadFailed` and what else a load can end with, `Superseded`. Cancel it to

@@ -13,8 +13,8 @@ import structlog
 from host.errors import ColdframeError
 from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
 from host.function import Plan
-from host.lifecycle.status import Advance, LastError
-from host.placement.link import Ending
+from host.lifecycle.status import LastError, LoadProgress
+from host.placement.handle import ExitInfo
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class Record:
         self.since = time.time()
         self.plan: Plan | None = None
         self.bytes: dict[str, int] = {}
-        self.advance: Advance | None = None
+        self.advance: LoadProgress | None = None
         self.last_error: LastError | None = None
         self.loads = 0
         self.evictions = 0
@@ -41,7 +41,7 @@ class Record:
         return self.state in (State.PLANNING, State.LOADING)
 
     @property
-    def progress(self) -> Advance | None:
+    def progress(self) -> LoadProgress | None:
         """How far the load under way is; None when there is none."""
         return self.advance if self.coming_up else None
 
@@ -54,7 +54,7 @@ class Record:
 
     def progressed(self, stage: str, done: int = 0, total: int = 0) -> None:
         """Note how far a load is."""
-        self.advance = Advance(stage=stage, done=done, total=total)
+        self.advance = LoadProgress(stage=stage, done=done, total=total)
         self._observe(LoadProgressed(name=self.name, task=self.task, stage=stage, done=done, total=total))
 
     def admitted(self, plan: Plan) -> None:
@@ -75,7 +75,7 @@ class Record:
         self.last_error = LastError(at=time.time(), code=error.code, message=error.message)
         self.enter(State.FAILED, error.message)
 
-    def died(self, ending: Ending) -> None:
+    def died(self, ending: ExitInfo) -> None:
         """Note how an instance ended by itself."""
         message = f"The model's process ended: {ending.how}."
         self.last_error = LastError(at=time.time(), code="instance_died", message=message, log=ending.log)

@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from host.errors import LoadFailed, OutOfMemory
-from host.function import Engine, Facts, Function, Load, Plan, Progress
+from host.function import Engine, Function, InstanceInfo, Load, Plan, Progress
 from host.lifecycle.budget import Budget, Holder
 from host.manifest import Manifest
-from host.placement.link import Job, Link, Placement
+from host.placement.handle import Placement, PlacementRequest, WorkerHandle
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ ABANDON_GRACE = 2.0
 """Seconds a worker has to end after SIGTERM when its load is given up."""
 
 
-class Surroundings(Protocol):
+class HostServices(Protocol):
     """What a deployment needs of the host: everything that touches the world outside it."""
 
     budget: Budget
@@ -62,9 +62,9 @@ class Surroundings(Protocol):
 class Running(msgspec.Struct, kw_only=True, frozen=True):
     """An instance that is up."""
 
-    link: Link
+    link: WorkerHandle
     plan: Plan
-    facts: Facts
+    facts: InstanceInfo
     engine: Engine
     down: Any
     """A future that is done when the instance is gone and its memory released."""
@@ -78,7 +78,7 @@ class Startup:
         holder: Holder,
         manifest: Manifest,
         function: Function,
-        around: Surroundings,
+        around: HostServices,
         *,
         tell: Progress,
         loading: Callable[[Plan], None],
@@ -121,7 +121,7 @@ class Startup:
         placement = self._around.placement(self._manifest.placement)
         opening = asyncio.ensure_future(
             placement.open(
-                Job(function=self._function, engine=engine, load=load),
+                PlacementRequest(function=self._function, engine=engine, load=load),
                 lambda line: self._around.log(self._manifest.name, line),
             )
         )
@@ -132,7 +132,7 @@ class Startup:
                 await _finish(self._abandon(opening.result()))
             raise
 
-    async def _come_up(self, link: Link, engine: Engine) -> Running:
+    async def _come_up(self, link: WorkerHandle, engine: Engine) -> Running:
         self._tell("planning")
         plan = await self._watched(link.plan())
         self._tell(WAITING_FOR_MEMORY)
@@ -148,7 +148,7 @@ class Startup:
         down: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         return Running(link=link, plan=plan, facts=facts, engine=engine, down=down)
 
-    async def _abandon(self, link: Link) -> None:
+    async def _abandon(self, link: WorkerHandle) -> None:
         await link.stop(ABANDON_GRACE)
         self._around.budget.release(self._holder)
 

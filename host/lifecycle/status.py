@@ -10,7 +10,7 @@ from host.events import State
 from host.function import Plan
 
 
-class Advance(msgspec.Struct, kw_only=True, frozen=True):
+class LoadProgress(msgspec.Struct, kw_only=True, frozen=True):
     """How far a cold start is: the stage, and bytes done of bytes in all where known."""
 
     stage: str
@@ -56,7 +56,7 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     """What its plan reserved, by pool; empty when cold."""
     plan: Plan | None = None
     """The plan of the instance that is loaded, or was last."""
-    progress: Advance | None = None
+    progress: LoadProgress | None = None
     in_flight: int
     waiting: int
     idle: float | None

@@ -13,7 +13,7 @@ from host.errors import ManifestError
 from host.manifest.duration import EXPECTED, seconds
 from host.manifest.expectation import shown
 from host.manifest.syntax import Tree, Where
-from host.nearest import nearest
+from host.suggestions import nearest
 
 
 def fit(tree: Tree, data: Any, info: Any, where: Where) -> Any:

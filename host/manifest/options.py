@@ -1,4 +1,4 @@
-"""The type of a manifest's `options`: the engine's knobs and the function's, side by side in one mapping.
+"""The type of a manifest's `options`: the engine's options and the function's, side by side in one mapping.
 
 It knows Structs and no engine or function by name.
 """

@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     queue: Queue = Queue()
     """How many requests may wait, and how long."""
     options: dict[str, Any] = msgspec.field(default_factory=dict)
-    """The engine's own knobs; docs/manifest.md lists them."""
+    """The engine's own options; docs/manifest.md lists them."""
 
     @property
     def remote_code(self) -> bool:

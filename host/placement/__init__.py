@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from host.hooks import hookimpl
+from host.placement.handle import Placement
 from host.placement.inline import InlinePlacement
-from host.placement.link import Placement
 from host.placement.process import ProcessPlacement
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from host.errors import ColdframeError, InstanceDied, Unavailable
-from host.function import Facts, Instance, Operation, Plan, Progress
-from host.placement.exchange import Exchange
-from host.placement.link import Ending, Job, Link, Placement
+from host.function import Instance, InstanceInfo, Operation, Plan, Progress
+from host.placement.handle import ExitInfo, Placement, PlacementRequest, WorkerHandle
+from host.placement.pending_call import PendingCall
 from host.worker.calls import Calls
 from host.worker.main import find
 
@@ -24,20 +24,20 @@ class InlinePlacement(Placement):
 
     name = "inline"
 
-    async def open(self, job: Job, log: Callable[[str], None]) -> Link:
+    async def open(self, job: PlacementRequest, log: Callable[[str], None]) -> WorkerHandle:
         """Return a link to nothing yet."""
-        return InlineLink(job)
+        return InlineHandle(job)
 
 
-class InlineLink(Link):
+class InlineHandle(WorkerHandle):
     """An instance in this process."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: PlacementRequest) -> None:
         self._job = job
         self._kind: type[Instance] = find(job.instance)
         self._instance: Instance | None = None
         self._calls: Calls | None = None
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, PendingCall] = {}
         self._ids = itertools.count()
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -45,7 +45,7 @@ class InlineLink(Link):
         """Plan in a thread."""
         return await asyncio.to_thread(self._kind.plan, self._job.load)
 
-    async def load(self, plan: Plan, progress: Progress) -> Facts:
+    async def load(self, plan: Plan, progress: Progress) -> InstanceInfo:
         """Load in a thread; a load that is cancelled runs to its end there and is thrown away."""
         loop = asyncio.get_running_loop()
 
@@ -54,16 +54,16 @@ class InlineLink(Link):
 
         self._instance = await asyncio.to_thread(self._kind.load, self._job.load, plan, tell)
         self._calls = Calls(self._instance, self)
-        return self._instance.facts()
+        return self._instance.info()
 
-    def call(self, operation: Operation[Any, Any], request: Any) -> Exchange:
+    def call(self, operation: Operation[Any, Any], request: Any) -> PendingCall:
         """Begin a call; the request is handed over as it is."""
         call = next(self._ids)
         if self._calls is None or self.ended.done():
-            exchange = Exchange(lambda: None)
+            exchange = PendingCall(lambda: None)
             exchange.fail(InstanceDied("The model was unloaded while the call came in."))
             return exchange
-        exchange = Exchange(functools.partial(self._cancel, call))
+        exchange = PendingCall(functools.partial(self._cancel, call))
         self._exchanges[call] = exchange
         self._calls.start(call, request)
         return exchange
@@ -79,7 +79,7 @@ class InlineLink(Link):
             exchange.fail(Unavailable("The model was unloaded while it answered."))
         self._exchanges.clear()
         if not self.ended.done():
-            self.ended.set_result(Ending(how="stopped"))
+            self.ended.set_result(ExitInfo(how="stopped"))
 
     def answer(self, call: int, answer: Any) -> None:
         """Pass an answer to whoever asked."""

@@ -9,14 +9,14 @@ import os
 from pathlib import Path
 
 from host.errors import ModelFileNotFound
-from host.function import Wanted
+from host.function import ModelRequest
 from host.sources import checkpoint, gguf, onnx
 from host.sources.choice import Wish, choose, near
 
 _FILES_MAX = 5000
 
 
-def open_model(path: Path, wanted: Wanted) -> Path:
+def open_model(path: Path, wanted: ModelRequest) -> Path:
     """Return the file to load, or the folder where folders are loaded; raises `ModelFileNotFound`, `ManifestError`."""
     wish = Wish(where=f"`{wanted.model}`", quantization=wanted.quantization, suffixes=wanted.suffixes)
     if path.is_dir():
@@ -33,7 +33,7 @@ def open_model(path: Path, wanted: Wanted) -> Path:
     return path.with_name(choice.target)
 
 
-def missing(path: Path, wanted: Wanted, hint: str = "") -> ModelFileNotFound:
+def missing(path: Path, wanted: ModelRequest, hint: str = "") -> ModelFileNotFound:
     """Return the error for a path that is not there, with the names beside it that are most like it."""
     folder = path.parent
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []

@@ -12,7 +12,7 @@ from typing import ClassVar
 import structlog
 
 from host.errors import HubOffline, HubUnreachable, ManifestError, ModelFileNotFound
-from host.function import Progress, Source, Wanted
+from host.function import ModelRequest, Progress, Source
 from host.sources import cache, folder, reference
 from host.sources.choice import Wish, choose
 
@@ -29,7 +29,7 @@ class HubSource(Source):
         """Claim what `host.sources.reference.kind` calls a hub reference."""
         return reference.kind(model) == "hub"
 
-    def resolve(self, wanted: Wanted, progress: Progress) -> Path:
+    def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
         """Return the GGUF (the first shard), the file named, or the folder of safetensors, downloading what is missing.
 
         Raises `RepositoryNotFound`, `GatedRepository`, `ModelFileNotFound`, `HubUnreachable`, `HubOffline`, `DiskFull`.
@@ -60,12 +60,12 @@ class HubSource(Source):
         _remember(repository, revision, listing)
         return _target(repository.snapshot(listing.commit), choice.target)
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: ModelRequest) -> None:
         """Look whether reference, revision and quantization can be what they are; no network, no disk."""
         _asked(wanted)
 
 
-def _asked(wanted: Wanted) -> tuple[str, str, Wish]:
+def _asked(wanted: ModelRequest) -> tuple[str, str, Wish]:
     """Return repository, revision and what is wanted of it; raises `ManifestError`."""
     ref = reference.parse(wanted.model)
     revision = reference.check_revision(wanted.revision) if wanted.revision is not None else _BRANCH
@@ -103,7 +103,7 @@ def _cached(repository: cache.Repository, revision: str, wish: Wish, *, exact: b
     return _target(snapshot, choice.target)
 
 
-def _offline(repository: cache.Repository, revision: str, wish: Wish, wanted: Wanted) -> Path:
+def _offline(repository: cache.Repository, revision: str, wish: Wish, wanted: ModelRequest) -> Path:
     known = repository.commit(revision)
     listed = known is not None and repository.listing(known) is not None
     why = ""

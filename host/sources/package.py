@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from host.errors import ManifestError, ModelFileNotFound
-from host.function import Progress, Source, Wanted
+from host.function import ModelRequest, Progress, Source
 from host.sources import folder, reference
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|_\w+")
@@ -27,7 +27,7 @@ class PackageSource(Source):
         """Claim `package:…`."""
         return reference.kind(model) == "package"
 
-    def resolve(self, wanted: Wanted, progress: Progress) -> Path:
+    def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
         """Return the file or folder. Raises `ModelFileNotFound` when the package or the file is missing."""
         name, inner = _split(wanted.model)
         candidates = _candidates(name, inner)
@@ -41,7 +41,7 @@ class PackageSource(Source):
             raise folder.missing(candidates[0], wanted, f" in the package `{name}`")
         return folder.open_model(path, wanted)
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: ModelRequest) -> None:
         """Look whether it is there; nothing is imported."""
         if wanted.revision is not None:
             raise ManifestError("only hub repositories have revisions", key="revision")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from host.errors import ManifestError
-from host.function import Progress, Source, Wanted
+from host.function import ModelRequest, Progress, Source
 from host.sources import folder, reference
 
 
@@ -19,14 +19,14 @@ class PathSource(Source):
         """Claim what `host.sources.reference.kind` calls a path."""
         return reference.kind(model) == "path"
 
-    def resolve(self, wanted: Wanted, progress: Progress) -> Path:
+    def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
         """Return the file, or the folder; of a folder with GGUF files the one wanted. Raises `ModelFileNotFound`."""
         path = _expand(wanted)
         if not path.exists():
             raise folder.missing(path, wanted, "" if path.is_absolute() and wanted.model[0] in "/~" else _NEXT_TO)
         return folder.open_model(path, wanted)
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: ModelRequest) -> None:
         """Look whether it is there."""
         if wanted.revision is not None:
             raise ManifestError("only hub repositories have revisions", key="revision")
@@ -36,7 +36,7 @@ class PathSource(Source):
 _NEXT_TO = " (relative paths begin at the manifest's folder)"
 
 
-def _expand(wanted: Wanted) -> Path:
+def _expand(wanted: ModelRequest) -> Path:
     if "\0" in wanted.model or not wanted.model.strip():
         raise ManifestError(f"expected {reference.FORMS}", key="model")
     try:

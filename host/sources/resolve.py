@@ -9,25 +9,25 @@ import msgspec
 import structlog
 
 from host.errors import ManifestError
-from host.function import Progress, Source, Wanted
+from host.function import ModelRequest, Progress, Source
 from host.sources import reference
 
 _log = structlog.get_logger(__name__)
 
 
-def resolve(sources: Sequence[Source], wanted: Wanted, progress: Progress) -> Path:
+def resolve(sources: Sequence[Source], wanted: ModelRequest, progress: Progress) -> Path:
     """Return the file or folder; blocking, may download. Raises `ManifestError` and the `SourceError`s."""
     source, wanted = claimant(sources, wanted)
     return source.resolve(wanted, progress)
 
 
-def check(sources: Sequence[Source], wanted: Wanted) -> None:
+def check(sources: Sequence[Source], wanted: ModelRequest) -> None:
     """Raise what can be seen to be wrong at once and without network."""
     source, wanted = claimant(sources, wanted)
     source.check(wanted)
 
 
-def claimant(sources: Sequence[Source], wanted: Wanted) -> tuple[Source, Wanted]:
+def claimant(sources: Sequence[Source], wanted: ModelRequest) -> tuple[Source, ModelRequest]:
     """Return the source that resolves the model, and what to ask it for; raises `ManifestError` when none does.
 
     The text decides. One case needs a look at the disk: `a/b` or `a/b/c` is a hub reference, unless a file or folder
@@ -42,7 +42,7 @@ def claimant(sources: Sequence[Source], wanted: Wanted) -> tuple[Source, Wanted]
     raise ManifestError(f"no source knows {wanted.model!r}; expected {reference.FORMS}", key="model")
 
 
-def _lies_here(wanted: Wanted) -> bool:
+def _lies_here(wanted: ModelRequest) -> bool:
     if reference.kind(wanted.model) != "hub" or ":" in wanted.model or ".." in wanted.model.split("/"):
         return False
     try:

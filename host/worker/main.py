@@ -62,7 +62,7 @@ class Worker:
         self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {}
         self._life: asyncio.Task[None] | None = None
         self._wire: Connection[ToWorker]
-        self._outbox: Outbox
+        self._outbox: WireOutlet
 
     async def serve(self) -> int:
         """Run until stopped or abandoned; returns the exit status."""
@@ -71,7 +71,7 @@ class Worker:
             loop.add_signal_handler(number, self._over.set)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])  # the forkserver holds it back until now
         self._wire = Connection(ToWorker, self._receive, self._abandoned)
-        self._outbox = Outbox(self._wire)
+        self._outbox = WireOutlet(self._wire)
         await loop.create_connection(lambda: self._wire, sock=self._sock)
         await self._over.wait()
         if self._calls is not None:
@@ -129,7 +129,7 @@ class Worker:
         instance: Instance = await asyncio.to_thread(kind.load, start.load, plan, self._progress())
         self._instance = instance
         self._calls = Calls(instance, self._outbox)
-        self._wire.send(Ready(instance.facts()))
+        self._wire.send(Ready(instance.info()))
 
     def _progress(self) -> Any:
         loop = asyncio.get_running_loop()
@@ -146,7 +146,7 @@ class Worker:
         self._status = 1
 
 
-class Outbox:
+class WireOutlet:
     """Gathers the news of calls and writes them once the loop has run everybody who had any."""
 
     def __init__(self, wire: Connection[ToWorker]) -> None:
@@ -198,4 +198,4 @@ def find(reference: str) -> Any:
         raise LoadFailed(f"The model's engine cannot be imported: {error.msg}") from error
 
 
-__all__ = ("Load", "Outbox", "Worker", "find", "run")
+__all__ = ("Load", "WireOutlet", "Worker", "find", "run")

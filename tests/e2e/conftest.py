@@ -74,12 +74,12 @@ class HostProcess:
         draft.write_text(json.dumps({"task": task, "model": model, "name": name, **keys}))
         draft.replace(path)
 
-    def echo(self, model="a", **knobs):
-        return self.client.post("/v1/echo", json={"model": model, "text": "x", **knobs})
+    def echo(self, model="a", **options):
+        return self.client.post("/v1/echo", json={"model": model, "text": "x", **options})
 
-    def open(self, model="a", timeout=DEADLINE, **knobs):
+    def open(self, model="a", timeout=DEADLINE, **options):
         """Open a stream; a context of its response."""
-        body = {"model": model, "text": "x", "stream": True, **knobs}
+        body = {"model": model, "text": "x", "stream": True, **options}
         return httpx.stream("POST", f"{self.url}/v1/echo", json=body, timeout=timeout)
 
     @contextlib.contextmanager

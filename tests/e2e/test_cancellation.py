@@ -19,11 +19,11 @@ def cold(host):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    "knobs", [{"hang": True, "count": 0}, {"text": "1 2 3", "delay": 600}], ids=["hanging", "working"]
+    "options", [{"hang": True, "count": 0}, {"text": "1 2 3", "delay": 600}], ids=["hanging", "working"]
 )
-def test_leaving_while_it_answers(cold, stream, knobs):
+def test_leaving_while_it_answers(cold, stream, options):
     before = cold.report("a")
-    with cold.asking("a", stream=stream, **knobs):
+    with cold.asking("a", stream=stream, **options):
         cold.until(lambda: cold.report("a")["running"] == 1)
     cold.until(lambda: cold.status("a")["in_flight"] == 0)
     after = cold.report("a")

@@ -45,14 +45,14 @@ class House:
         self.runtime.catalog.refresh()
         return self.runtime.catalog.find(name)
 
-    async def call(self, name="a", **knobs):
-        return await self.runtime.dispatch.call(name, ECHO_ONCE, EchoOnce(**{"text": "x", **knobs}))
+    async def call(self, name="a", **fields):
+        return await self.runtime.dispatch.call(name, ECHO_ONCE, EchoOnce(**{"text": "x", **fields}))
 
-    def start(self, name="a", **knobs):
-        return asyncio.ensure_future(self.call(name, **knobs))
+    def start(self, name="a", **fields):
+        return asyncio.ensure_future(self.call(name, **fields))
 
-    def stream(self, name="a", **knobs):
-        return self.runtime.dispatch.stream(name, ECHO, Echo(**{"text": "x", **knobs}))
+    def stream(self, name="a", **fields):
+        return self.runtime.dispatch.stream(name, ECHO, Echo(**{"text": "x", **fields}))
 
     async def report(self, name="a"):
         return (await self.call(name, report=True)).report

@@ -31,18 +31,18 @@ async def test_a_call_and_a_stream_are_told_from_beginning_to_end(one):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "error", "outcome"),
+    ("options", "error", "outcome"),
     [
         ({"error": "queue_full"}, QueueFull, "queue_full"),
         ({"error": "bug"}, ColdframeError, "server_error"),
         ({"error": "nope"}, InvalidRequest, "invalid_request"),
     ],
 )
-async def test_an_error_is_the_outcome(one, knobs, error, outcome):
+async def test_an_error_is_the_outcome(one, options, error, outcome):
     with pytest.raises(error):
-        await one.call(**knobs)
+        await one.call(**options)
     with pytest.raises(error):
-        _ = [event async for event in one.stream(**knobs)]
+        _ = [event async for event in one.stream(**options)]
     assert [event.outcome for event in one.told("CallEnded")] == [outcome] * 2
     assert one.runtime.catalog.find("a").in_flight == 0
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from host import wire
 from host.errors import ErrorBody
-from host.function import Facts, Load, Plan
+from host.function import InstanceInfo, Load, Plan
 from host.manifest import Manifest
 from host.wire import (
     Call,
@@ -43,7 +43,7 @@ MESSAGES = [
     (ToWorker, Stop()),
     (ToHost, Planned(Plan(bytes={"ram": 1 << 40}, detail={"weights": 1, "x": "y"}, pools={"cuda:0": 5}))),
     (ToHost, Progressed("weights", 1, 1 << 40)),
-    (ToHost, Ready(Facts(capacity=3, detail={"a": [1]}))),
+    (ToHost, Ready(InstanceInfo(capacity=3, detail={"a": [1]}))),
     (ToHost, Failed(ErrorBody(code="load_failed", message="no", extra={"n": 1}))),
     (ToHost, News([(1, RAW), (2, RAW)], [1], [(3, ErrorBody(code="x", message="y"))])),
 ]
@@ -190,7 +190,7 @@ news = st.builds(
 to_host = st.one_of(
     st.builds(Planned, st.builds(Plan, bytes=st.dictionaries(st.text(), st.integers(0, 2**63)), notes=st.just(("a",)))),
     st.builds(Progressed, st.text(), ids, ids),
-    st.builds(Ready, st.builds(Facts, capacity=ids, context=st.none() | ids, slots=ids)),
+    st.builds(Ready, st.builds(InstanceInfo, capacity=ids, context=st.none() | ids, slots=ids)),
     st.builds(Failed, bodies),
     news,
 )

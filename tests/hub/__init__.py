@@ -1,4 +1,4 @@
-"""A hub on 127.0.0.1 that speaks the model hub's HTTP API as its own client uses it; with knobs for each way to fail.
+"""A hub on 127.0.0.1 that speaks the model hub's HTTP API as its own client uses it; with options for each way to fail.
 
 `with FakeHub() as hub: hub.add("org/repo", {"a.gguf": b"…"})`, then set `HF_ENDPOINT` to `hub.url`.
 """
@@ -91,7 +91,7 @@ class FakeHub:
         self.refs: dict[str, dict[str, str]] = {}
         self.seen: list[Seen] = []
         self.connections = 0
-        self.knobs = Knobs()
+        self.options = Knobs()
         hub = self
 
         class Handler(_Handler):
@@ -154,19 +154,19 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def _serve(self) -> None:
-        knobs, headers = self.fake.knobs, self.headers
+        options, headers = self.fake.options, self.headers
         path = unquote(urlsplit(self.path).path)
         host = headers.get("Host", "")
         self.fake.seen.append(Seen(self.command, path, headers.get("Range"), headers.get("Authorization"), host))
-        time.sleep(knobs.delay)
+        time.sleep(options.delay)
         try:
-            if knobs.status and knobs.status_times > 0:
-                knobs.status_times -= 1
-                raise _RefusedError(knobs.status)
+            if options.status and options.status_times > 0:
+                options.status_times -= 1
+                raise _RefusedError(options.status)
             if path.startswith("/cdn/"):
                 self._content(self._by_hash(path.removeprefix("/cdn/")))
                 return
-            if knobs.token and headers.get("Authorization") != f"Bearer {knobs.token}":
+            if options.token and headers.get("Authorization") != f"Bearer {options.token}":
                 raise _RefusedError(401, message="Invalid username or password.")
             self._route(path)
         except _RefusedError as refused:
@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
         siblings: list[dict[str, Any]] = []
         for name, file in files.items():
             told: dict[str, Any] = {"rfilename": name}
-            if "blobs" in self.path and not self.fake.knobs.no_hashes:
+            if "blobs" in self.path and not self.fake.options.no_hashes:
                 told |= {"size": file.size, "blobId": file.sha1}
                 if file.large:
                     told["lfs"] = {"size": file.size, "sha256": file.sha256, "pointerSize": 134}
@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _resolve(self, repo: str, revision: str, name: str) -> None:
         commit, files = self._files(repo, revision)
-        if repo in self.fake.knobs.gated:
+        if repo in self.fake.options.gated:
             raise _RefusedError(403, "GatedRepo", f"Access to model {repo} is restricted")
         if name not in files:
             raise _RefusedError(404, "EntryNotFound", "Entry not found")
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"X-Repo-Commit": commit, "ETag": f'"{file.etag}"'}
         if file.large:
             headers |= {"X-Linked-Size": str(file.size), "X-Linked-Etag": f'"{file.etag}"'}
-        if self.fake.knobs.cdn and file.large:
+        if self.fake.options.cdn and file.large:
             location = f"http://localhost:{self.fake.port}/cdn/{file.sha256}"
             self._answer(302, b"", headers | {"Location": location})
             return
@@ -237,22 +237,22 @@ class _Handler(BaseHTTPRequestHandler):
         raise _RefusedError(404)
 
     def _content(self, file: File, headers: dict[str, str] | None = None) -> None:
-        knobs, data, status = self.fake.knobs, file.read(), 200
+        options, data, status = self.fake.options, file.read(), 200
         headers = {"Accept-Ranges": "bytes", **(headers or {})}
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if match and not knobs.no_ranges:
+        if match and not options.no_ranges:
             start, stop = int(match[1]), int(match[2] or file.size - 1) + 1
             if start >= file.size:
                 raise _RefusedError(416)
             data, status = data[start:stop], 206
             headers["Content-Range"] = f"bytes {start}-{start + len(data) - 1}/{file.size}"
-        if knobs.damaged and self.command == "GET" and data:
-            knobs.damaged -= 1
+        if options.damaged and self.command == "GET" and data:
+            options.damaged -= 1
             data = bytes([data[0] ^ 1]) + data[1:]
-        self._answer(status, data, headers, limit=knobs.cut_after)
+        self._answer(status, data, headers, limit=options.cut_after)
 
     def _answer(self, status: int, data: bytes, headers: dict[str, str], limit: int = 0) -> None:
-        knobs = self.fake.knobs
+        options = self.fake.options
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -260,21 +260,23 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        cut = 0 < limit < len(data) and knobs.cut_times > 0
+        cut = 0 < limit < len(data) and options.cut_times > 0
         if cut:
-            knobs.cut_times -= 1
+            options.cut_times -= 1
         for start in range(0, limit if cut else len(data), 65536):
             self.wfile.write(data[start : min(start + 65536, limit if cut else len(data))])
-            if knobs.slow and limit >= 0 and len(data) > 65536:
-                time.sleep(knobs.slow)
+            if options.slow and limit >= 0 and len(data) > 65536:
+                time.sleep(options.slow)
         if cut:
             self.close_connection = True
 
     def _json(self, value: Any) -> None:
-        body = b"<html>sign in to the hotel network</html>" if self.fake.knobs.not_json else json.dumps(value).encode()
+        body = (
+            b"<html>sign in to the hotel network</html>" if self.fake.options.not_json else json.dumps(value).encode()
+        )
         self._answer(200, body, {"Content-Type": "application/json"})
 
     def _refuse(self, refused: _RefusedError) -> None:
         headers = {"X-Error-Code": refused.code, "X-Error-Message": refused.message}
-        headers["Retry-After"] = self.fake.knobs.retry_after
+        headers["Retry-After"] = self.fake.options.retry_after
         self._answer(refused.status, b'{"error":"no"}', {name: value for name, value in headers.items() if value})

@@ -39,8 +39,8 @@ def make_instance(options=None, attempt=0, progress=lambda *_: None, **keys):
     return EchoInstance.load(load, EchoInstance.plan(load), progress)
 
 
-async def say(instance, **knobs):
-    return [event async for event in instance.answer(Echo(**knobs))]
+async def say(instance, **fields):
+    return [event async for event in instance.answer(Echo(**fields))]
 
 
 async def report(instance):
@@ -169,7 +169,7 @@ def test_so_many_loads_run_out_of_memory(failing, attempt):
         with pytest.raises(OutOfMemory, match=f"Attempt {attempt}"):
             make_instance({"load_oom": failing}, attempt=attempt)
     else:
-        assert make_instance({"load_oom": failing}, attempt=attempt).facts().slots == max(1, 4 >> attempt)
+        assert make_instance({"load_oom": failing}, attempt=attempt).info().slots == max(1, 4 >> attempt)
 
 
 def test_a_load_fails_with_the_message_it_was_given():
@@ -189,7 +189,7 @@ def test_a_model_that_is_no_text_file_fails_to_load(tmp_path, content):
 
 @pytest.mark.parametrize(("options", "capacity"), [({}, 3), ({"capacity": 1}, 1), ({"capacity": 9}, 9)])
 def test_capacity_is_the_slots_unless_set_apart(options, capacity):
-    facts = make_instance(options, slots=3, context=128).facts()
+    facts = make_instance(options, slots=3, context=128).info()
     assert (facts.capacity, facts.slots, facts.context) == (capacity, 3, 128)
 
 
@@ -241,7 +241,7 @@ os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1)"""
 
 
 @pytest.mark.parametrize(
-    ("knobs", "text", "tokens"),
+    ("fields", "text", "tokens"),
     [
         ({}, MODEL.read_text().strip(), 9),
         ({"text": "héllo  wörld"}, "héllo  wörld", 2),
@@ -252,10 +252,10 @@ os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1)"""
         ({"text": "", "count": 5}, "", 0),
     ],
 )
-async def test_both_operations_say_the_same(knobs, text, tokens):
+async def test_both_operations_say_the_same(fields, text, tokens):
     instance = make_instance()
-    once = await instance.answer(EchoOnce(**knobs))
-    *words, end = await say(instance, **knobs)
+    once = await instance.answer(EchoOnce(**fields))
+    *words, end = await say(instance, **fields)
     assert once.text == "".join(word.text for word in words) == text
     assert once.usage == end.usage
     assert once.usage.completion_tokens == len(words) == tokens

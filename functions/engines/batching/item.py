@@ -26,7 +26,7 @@ def size(item: Item) -> int:
     return len(item.ids)
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class Encoding(msgspec.Struct, frozen=True):
     """A text's tokens without special ones, and where they stand in it."""
 
     ids: Ids

@@ -10,15 +10,16 @@ from typing import Self
 
 import msgspec
 
-from functions.engines.llama import adapters, devices, plan
-from functions.engines.llama.assembly import ATTIC, assemble, speculator, with_parts
-from functions.engines.llama.context import Context
-from functions.engines.llama.decoder import Decoder
-from functions.engines.llama.keep import Keep
-from functions.engines.llama.model import Model
+from functions.engines.llama.decode.decoder import Decoder
+from functions.engines.llama.decode.sampling import recommended
+from functions.engines.llama.factory import ATTIC, assemble, speculator, with_parts
+from functions.engines.llama.memory import devices, plan
+from functions.engines.llama.model import adapters
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.sampling import recommended
-from host.function import Facts, Instance, Load, Plan, Progress
+from functions.engines.llama.prefix_cache.persistence import PrefixPersistence
+from host.function import Instance, InstanceInfo, Load, Plan, Progress
 
 
 class LlamaInstance(Instance):
@@ -26,7 +27,7 @@ class LlamaInstance(Instance):
 
     names: tuple[str, ...] = ()
     """What clients call the model as it is, without an adapter."""
-    keep: Keep | None = None
+    keep: PrefixPersistence | None = None
     """Prefixes that outlive this instance."""
 
     def __init__(self, model: Model, context: Context, decoder: Decoder, chosen: Plan, settings: LlamaOptions) -> None:
@@ -67,7 +68,7 @@ class LlamaInstance(Instance):
             attic, guesser = int(plan.detail.get(ATTIC, 0)), speculator(model, settings, load, plan)
             decoder = assemble(model, context, settings, length=length, slots=plan.slots, attic=attic, guesser=guesser)
             instance = cls(model, context, decoder, plan, settings)
-            instance.keep = Keep.of(load, plan, settings)
+            instance.keep = PrefixPersistence.of(load, plan, settings)
             if instance.keep is not None:
                 instance.keep.restore(context, decoder.slots)
             instance.names = (load.manifest.name, *load.manifest.aliases)
@@ -93,10 +94,10 @@ class LlamaInstance(Instance):
     def prepare(self) -> None:
         """Make what the function needs once the model is there; may raise `LoadFailed`."""
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Say what is served."""
         detail = {"description": self.model.description(), "trained_context": self.model.trained}
-        return Facts(capacity=self._plan.slots, context=self.length, slots=self._plan.slots, detail=detail)
+        return InstanceInfo(capacity=self._plan.slots, context=self.length, slots=self._plan.slots, detail=detail)
 
     def close(self) -> None:
         """End the decode thread and free context and model."""

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Item
+from functions.engines.checkpoint import limits
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.library import onnxruntime, ran_out, reason
 from functions.engines.onnx.options import OnnxOptions
-from functions.engines.transformers import limits
 from host.errors import InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Load, Progress
 

@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from functions.engines.transformers.folder import Folder
+from functions.engines.checkpoint.folder import Folder
 from host.errors import ColdframeError, LoadFailed
 from host.sources import onnx
 

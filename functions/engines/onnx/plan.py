@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from functions.engines.checkpoint import limits
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.options import OnnxOptions
-from functions.engines.transformers import limits
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from functions.engines.batching.item import Item
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.onnx.library import ran_out, reason
-from functions.engines.transformers.tokenizer import Tokenizer
 from host.errors import LoadFailed, OutOfMemory
 
 R = TypeVar("R")
 
 
-def probe(compute: Callable[[Sequence[Item]], Sequence[R]], tokens: Tokenizer, file: str) -> Sequence[R]:
+def probe(compute: Callable[[Sequence[Item]], Sequence[R]], tokens: FastTokenizer, file: str) -> Sequence[R]:
     """Return what becomes of two inputs of different lengths; raises `LoadFailed` and `OutOfMemory`."""
     words = tokens.bare("a b") or [0]
     items = [Item(ids=tokens.frame([*words, *words])), Item(ids=tokens.frame(words))]

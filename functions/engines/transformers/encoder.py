@@ -17,15 +17,15 @@ import numpy as np
 import torch
 
 from functions.engines.batching.item import Item
-from functions.engines.transformers import cores, memory, packing, parity, precision, tuning, weights
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import device as devices
+from functions.engines.transformers import memory, numerics, optimize, packing, precision, threads, weights
 from functions.engines.transformers import plan as planning
-from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.numerics import Answer, Judged
+from functions.engines.transformers.optimize import Tuned
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.parity import Answer, Judged
 from functions.engines.transformers.precision import Precision
-from functions.engines.transformers.tokenizer import Tokenizer
-from functions.engines.transformers.tuning import Tuned
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -94,7 +94,7 @@ class Encoder:
     def answer(self, items: Sequence[Item], judged: Judged | None, model: Any, *, packed: bool) -> Answer:
         """Return what a model says to the items of a check."""
         with torch.inference_mode():
-            return parity.answer(*self._forward(model, items, packed=packed), judged)
+            return numerics.answer(*self._forward(model, items, packed=packed), judged)
 
     def _forward(self, model: Any, items: Sequence[Item], *, packed: bool) -> tuple[Any, torch.Tensor]:
         ids, mask, types = self._padded(items)
@@ -142,7 +142,7 @@ def load(
     progress: Progress,
     auto: str = weights.AUTO,
     *,
-    tokens: Tokenizer | None = None,
+    tokens: FastTokenizer | None = None,
     judged: Judged | None = None,
 ) -> Encoder:
     """Load the model that the plan is for, without a head or as Transformers' auto class `auto` makes it.
@@ -164,7 +164,7 @@ def _load(
     folder: Folder,
     progress: Progress,
     auto: str,
-    tokens: Tokenizer | None,
+    tokens: FastTokenizer | None,
     judged: Judged | None,
 ) -> Encoder:
     device = devices.choose(load_.manifest.device)
@@ -178,10 +178,10 @@ def _load(
     if tokens is not None:
         tokens.bound(_rows(encoder.model))
     if device.type == "cpu":
-        items = [] if tokens is None else parity.items(tokens, plan.context or 1)
+        items = [] if tokens is None else numerics.items(tokens, plan.context or 1)
         asked = functools.partial(encoder.answer, items, judged)
         pack = options.attention == "auto"
-        encoder.become(tuning.tune(encoder.give(), wanted, asked, lambda: read(_silent), pack=pack))
+        encoder.become(optimize.tune(encoder.give(), wanted, asked, lambda: read(_silent), pack=pack))
     return encoder
 
 
@@ -200,15 +200,15 @@ class Batching(TypedDict):
 def batching(options: TransformersOptions, plan: Plan, encoder: Encoder) -> Batching:
     """Return it as planned; batches side by side only for models that are known to keep nothing between calls."""
     tokens, overhead = budget(options, plan, encoder.device)
-    lanes = cores.lanes(encoder.device, encoder.threads) if encoder.stateless else 1
+    lanes = threads.lanes(encoder.device, encoder.threads) if encoder.stateless else 1
     return Batching(
         budget=tokens,
         overhead=overhead,
         padding=encoder.padding,
         lanes=lanes,
-        express=cores.EXPRESS if lanes > 1 else 0,
-        start=cores.starter(encoder.threads // lanes),
-        start_express=cores.starter(1),
+        express=threads.EXPRESS if lanes > 1 else 0,
+        start=threads.starter(encoder.threads // lanes),
+        start_express=threads.starter(1),
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from functions.engines.transformers import cores, precision
+from functions.engines.checkpoint.folder import Folder
 from functions.engines.transformers import device as devices
-from functions.engines.transformers.folder import Folder
+from functions.engines.transformers import precision, threads
 from functions.engines.transformers.options import TransformersOptions
 from host.function import Load, Plan
 
@@ -65,7 +65,7 @@ def encoder(load: Load, options: TransformersOptions, folder: Folder, longest: i
     budget = batch_tokens(options, device, load.attempt)
     itemsize = dtype.itemsize if wanted.stated else wanted.first.itemsize
     batch = activations(config, max(budget, longest), longest, itemsize, eager=options.attention == "eager")
-    batch *= cores.lanes(device, load.threads)
+    batch *= threads.lanes(device, load.threads)
     if device.type == "cuda":
         pools = {devices.pool(device): weights + batch + _CUDA_CONTEXT, "ram": weights + _RUNTIME}
     else:

@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoConfig
 from transformers.utils import logging
 
-from functions.engines.transformers.folder import Folder
+from functions.engines.checkpoint.folder import Folder
 from functions.engines.transformers.memory import out_of_memory, ran_out
 from host.errors import LoadFailed
 from host.function import Progress

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 
 from host.function import Engine
-from host.placement.link import Job, Link, Placement
-from host.placement.process.link import ProcessLink
+from host.placement.handle import Placement, PlacementRequest, WorkerHandle
+from host.placement.process.handle import ProcessHandle
 from host.placement.process.spawner import Spawner
 
 
@@ -24,7 +24,7 @@ class ProcessPlacement(Placement):
         """Start the engine's forkserver, unless it is there."""
         self._spawner(engine).start()
 
-    async def open(self, job: Job, log: Callable[[str], None]) -> Link:
+    async def open(self, job: PlacementRequest, log: Callable[[str], None]) -> WorkerHandle:
         """Fork a worker for the job."""
         ours, theirs = socket.socketpair()
         spawner = self._spawner(job.engine)
@@ -35,7 +35,7 @@ class ProcessPlacement(Placement):
             raise
         finally:
             theirs.close()
-        return await ProcessLink.connect(job, worker, ours)
+        return await ProcessHandle.connect(job, worker, ours)
 
     async def close(self) -> None:
         """End every forkserver."""

@@ -263,6 +263,6 @@ async def test_closing_the_stream_early_and_twice(chat: LlamaChat) -> None:
 
 
 async def test_facts(chat: LlamaChat) -> None:
-    facts = chat.facts()
+    facts = chat.info()
     assert (facts.capacity, facts.slots, facts.context) == (4, 4, 512)
     assert "llama" in facts.detail["description"]

@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
 from functions.chat.checks import check
+from functions.chat.cli import ChatCli
 from functions.chat.render import ChunkRenderer, collect, completion_usage, fingerprint
-from functions.chat.shell import ChatShell
 from host.function import Usage
 
 USAGE = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5)
@@ -132,7 +132,7 @@ async def test_several_answers_in_one_body() -> None:
 
 
 def test_what_a_person_reads_at_a_command_line() -> None:
-    shell = ChatShell()
+    shell = ChatCli()
     assert "".join(shell.show(frame) for frame in frames(request(), EVENTS)) == "Hello"
     assert shell.show({"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}) == "Hello"
     assert shell.show({"choices": [], "usage": {}}) == ""

@@ -18,7 +18,7 @@ import pytest
 from ggufs import llamas
 
 from functions.chat.api import CHAT, ChatRequest, Done, Text
-from functions.engines.llama.context import Context
+from functions.engines.llama.model.context import Context
 from host.direct import OpenFunction, open_function
 from host.errors import ColdframeError, InsufficientMemory, LoadFailed, ManifestError, ModelNotFound, OutOfMemory
 from host.manifest import Manifest

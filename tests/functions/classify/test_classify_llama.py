@@ -17,7 +17,7 @@ from ggufs.bert import convert
 from ggufs.tiny import cross_encoder
 
 from functions.classify.api import ModerationRequest
-from functions.engines.batching import seams
+from functions.engines.batching import split_points
 from host.errors import LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_scores_are_those_of_transformers(opener: Any, ask: Any, tmp_path:
     assert np.allclose([list(item.all_scores.values()) for item in found.data], wanted, atol=1e-3)
     assert [item.label for item in found.data] == [LABELS[at] for at in wanted.argmax(1)]
     assert np.ptp(wanted) > 0.01
-    assert made.facts().detail["labels"] == LABELS
+    assert made.info().detail["labels"] == LABELS
     apart = await ask(opener(tmp_path / "model.gguf", {"activation": "sigmoid"}, engine="llama"), TEXTS)
     sigmoid = 1 / (1 + np.exp(-raw))
     assert np.allclose([list(item.all_scores.values()) for item in apart.data], sigmoid, atol=1e-3)
@@ -58,11 +58,11 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
 ) -> None:
     long = "river stone, light number\n" * 50
     whole = await ask(opener(file(tmp_path, LABELS), engine="llama"), long)
-    monkeypatch.setattr(seams, "PART", 60)
+    monkeypatch.setattr(split_points, "PART", 60)
     made = opener(tmp_path / "model.gguf", engine="llama")
     place = await made._labeller._passages._reader._places()
     assert place is not None
-    assert len(list(seams.parts(long, place))) > 15
+    assert len(list(split_points.parts(long, place))) > 15
     assert await ask(made, long) == whole
 
 

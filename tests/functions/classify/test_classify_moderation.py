@@ -1,4 +1,4 @@
-"""Verdicts by the manifest's table: each category's score is its surest label's, and flags from its threshold on."""
+"""Moderation by the manifest's table: each category's score is its surest label's, and flags from its threshold on."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from tinymodels import headed
 
 from functions.classify.api import Moderated, ModerationRequest
 from functions.classify.categories import CATEGORIES
+from functions.classify.moderation import Moderation
 from functions.classify.options import Rule
-from functions.classify.selection import Read
-from functions.classify.verdicts import Verdicts
+from functions.classify.selection import Predictions
 from host.errors import InputTooLong, InvalidRequest
 
 LABELS = ("toxic", "threat", "gore")
 
 
-def read(*scores: list[float]) -> Read:
+def read(*scores: list[float]) -> Predictions:
     rows, count = np.array(scores), len(scores)
-    return Read(
+    return Predictions(
         labels=LABELS, scores=rows, raw=rows, independent=True, windows=[1] * count, truncated=[False] * count, tokens=1
     )
 
 
 def judged(table: dict[str, Any], scores: list[float], said: Any = None) -> Any:
-    return Verdicts(table, said).judge(read(scores))[0]
+    return Moderation(table, said).judge(read(scores))[0]
 
 
 def test_the_worst_of_the_parts_of_one_input_decides() -> None:
-    verdicts = Verdicts({"toxic": "hate", "threat": "violence"}, None)
+    verdicts = Moderation({"toxic": "hate", "threat": "violence"}, None)
     parts = read([0.1, 0.7, 0.0], [0.6, 0.2, 0.0])
     assert [verdict.category_scores["hate"] for verdict in verdicts.judge(parts)] == [0.1, 0.6]
     (found,) = verdicts.judge(parts, one=True)

@@ -37,7 +37,7 @@ async def test_labels_of_its_own(opener: Any, ask: Any, tmp_path: Path, problem:
     headed(tmp_path, "bert", "sequence", ["sport", "science", "garden"], problem_type=problem)
     torch, onnx = both(opener, tmp_path)
     assert same(await ask(torch, TEXTS), await ask(onnx, TEXTS))
-    assert onnx.facts().detail["activation"] == torch.facts().detail["activation"]
+    assert onnx.info().detail["activation"] == torch.info().detail["activation"]
 
 
 async def test_zero_shot_and_moderation(opener: Any, ask: Any, tmp_path: Path) -> None:

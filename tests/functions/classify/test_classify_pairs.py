@@ -13,7 +13,7 @@ from test_classify_zeroshot import NLI, bart, doubled
 from tinymodels import headed
 
 from functions.classify.inputs import Pair
-from functions.classify.pairing import beginnings, shorter_most, windowed
+from functions.classify.pair_truncation import beginnings, shorter_most, windowed
 from host.errors import InputTooLong, InvalidRequest
 
 pytestmark = pytest.mark.anyio

@@ -52,7 +52,7 @@ async def test_one_label_is_a_probability_of_its_own(opener: Any, ask: Any, pipe
     assert np.allclose(
         table(found, ["toxic"]), expected(pipeline("text-classification", tmp_path), TEXTS, ["toxic"]), atol=1e-5
     )
-    assert made.facts().detail["activation"] == "sigmoid"
+    assert made.info().detail["activation"] == "sigmoid"
     for item in found.data:
         assert (item.label, [entry.label for entry in item.labels]) == ("toxic", ["toxic"] if item.score >= 0.5 else [])
 
@@ -160,7 +160,7 @@ def test_options_that_do_not_suit_the_model_are_told(
 
 async def test_facts_say_what_was_chosen(opener: Any, tmp_path: Path) -> None:
     headed(tmp_path, "roberta", "sequence", LABELS)
-    facts = opener(tmp_path).facts()
+    facts = opener(tmp_path).info()
     assert facts.context == 512
     assert facts.detail["labels"] == LABELS
     assert facts.detail["architecture"] == "RobertaForSequenceClassification"

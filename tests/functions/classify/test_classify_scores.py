@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from functions.classify.cli import ClassifyCli
 from functions.classify.scores import activation, applied, log_softmax, together
-from functions.classify.selection import Read, classifications, thresholds
-from functions.classify.shell import ClassifyShell
+from functions.classify.selection import Predictions, classifications, thresholds
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_the_surest_window_does_not_depend_on_what_softmax_cannot_see(shift: flo
     assert applied(together(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(wanted / wanted.sum())
 
 
-def read(scores: list[list[float]], *, independent: bool = False) -> Read:
+def read(scores: list[list[float]], *, independent: bool = False) -> Predictions:
     rows = np.array(scores)
-    return Read(
+    return Predictions(
         labels=["a", "b", "c"], scores=rows, raw=rows * 10, independent=independent, windows=[1] * len(rows),
         truncated=[False] * len(rows), tokens=3,
     )  # fmt: skip
@@ -105,7 +105,7 @@ def test_equal_scores_keep_the_model_s_order() -> None:
 
 
 def test_the_shell_prints_a_line_for_each_label() -> None:
-    shell = ClassifyShell()
+    shell = ClassifyCli()
     listed = {"label": "a", "score": 0.9, "labels": [{"label": "a", "score": 0.9}, {"label": "b", "score": 0.05}]}
     none = {"label": "a", "score": 0.25, "labels": []}
     assert shell.body("some words") == {"input": "some words"}

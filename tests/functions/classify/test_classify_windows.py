@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tinymodels import headed
 
-from functions.classify import passages, reading
-from functions.engines.batching import seams
+from functions.classify import read_options, tokenize
+from functions.engines.batching import split_points
 from functions.engines.batching.item import PairFrame
 from functions.engines.batching.windows import windows
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
@@ -146,7 +146,7 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
     # until it is too much, which is so after a ninth of the text. What is shorter are samples.
     read = [length for length in lengths if length > 1000]
     assert (read[0], read[-1]) == (819 * 6 + 1, 64 * 64)
-    assert all(seams.PART <= length < seams.PART + 6 for length in read[1:-1])
+    assert all(split_points.PART <= length < split_points.PART + 6 for length in read[1:-1])
     assert len(read[1:-1]) == 21
 
 
@@ -157,8 +157,8 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
     headed(tmp_path, "bert", "sequence", LABELS)
     long = " ".join(LONG * 4)
     whole = await ask(opener(tmp_path), long)
-    monkeypatch.setattr(seams, "PART", 60)
-    monkeypatch.setattr(seams, "UNBROKEN", 100)
+    monkeypatch.setattr(split_points, "PART", 60)
+    monkeypatch.setattr(split_points, "UNBROKEN", 100)
     made = opener(tmp_path)
     calls: list[int] = []
     encode = made._model.tokenizer.encode
@@ -194,7 +194,7 @@ def test_a_context_without_room_is_refused(opener: Any, tmp_path: Path, labels: 
 
 
 async def test_one_request_has_a_bound(opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "ITEMS_MAX", 5)
+    monkeypatch.setattr(read_options, "ITEMS_MAX", 5)
     headed(tmp_path / "plain", "bert", "sequence", LABELS)
     with pytest.raises(InvalidRequest, match="at least 6 windows, and 5 inputs are computed at most"):
         await ask(opener(tmp_path / "plain"), [" ".join(LONG)] * 2)
@@ -209,7 +209,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets a number for each pair made, of how often other work had its turn before it."""
     found: list[int] = []
     turns = 0
-    item, sleep = PairFrame.item, passages.asyncio.sleep
+    item, sleep = PairFrame.item, tokenize.asyncio.sleep
 
     def count(*given: Any) -> Any:
         found.append(turns)
@@ -221,7 +221,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         await sleep(seconds)
 
     monkeypatch.setattr(PairFrame, "item", count)
-    monkeypatch.setattr(passages.asyncio, "sleep", turn)
+    monkeypatch.setattr(tokenize.asyncio, "sleep", turn)
     return found
 
 
@@ -231,7 +231,7 @@ async def test_nothing_is_made_for_a_request_over_the_bound(
 ) -> None:
     headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
     made = opener(tmp_path)
-    monkeypatch.setattr(reading, "ITEMS_MAX", 20)
+    monkeypatch.setattr(read_options, "ITEMS_MAX", 20)
     with pytest.raises(InvalidRequest, match=r"at least 2\d windows, and 20 inputs are computed at most") as caught:
         await ask(made, given or [[" ".join(LONG), "bread"]] * 9, **fields)
     assert caught.value.param == "input"
@@ -242,7 +242,7 @@ async def test_others_have_their_turn_by_items(
     opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[int]
 ) -> None:
     """However few texts they are of."""
-    monkeypatch.setattr(passages, "_BREATH", 4)
+    monkeypatch.setattr(tokenize, "_BREATH", 4)
     headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
     await ask(opener(tmp_path), [[" ".join(LONG), "bread"]] * 6)
     assert len(built) == 18
@@ -255,7 +255,7 @@ async def test_the_longest_text_is_as_long_as_the_message_says(
     opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlap: float, pair: bool
 ) -> None:
     """Windows overlap, so that so many of them hold fewer tokens than they have in sum."""
-    monkeypatch.setattr(reading, "WINDOWS_MAX", 3)
+    monkeypatch.setattr(read_options, "WINDOWS_MAX", 3)
     headed(tmp_path, "bert", "sequence", LABELS)
     made = opener(tmp_path, {"overlap": overlap})
     room = 64 - 3 - 1 if pair else ROOM

@@ -15,7 +15,7 @@ from decisions import numbers, request_of
 from tinymodels import headed
 
 from functions.decide.api import ChoiceAnswer, RefusalAnswer, ScoreAnswer
-from functions.decide.heads import Labels, name
+from functions.decide.label_matching import Labels, name
 from functions.decide.transformers import TransformersDecide
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 

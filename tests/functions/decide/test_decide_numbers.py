@@ -1,4 +1,4 @@
-"""Events that exclude each other, and answers made of their probabilities."""
+"""Spellings that exclude each other, and answers made of their probabilities."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from decisions import request_of
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from functions.decide import answering
+from functions.decide.answers import answer, mass
 from functions.decide.api import ChoiceAnswer, PredicateAnswer, RefusalAnswer, ScoreAnswer
-from functions.decide.events import Events, shares, total
+from functions.decide.spellings import Spellings, shares, total
 
 INF, NAN = math.inf, math.nan
 
@@ -27,27 +27,27 @@ SCORE = question({"type": "score", "instructions": "x", "name": "s", "levels": [
 
 
 def test_a_longer_spelling_takes_its_part_of_a_shorter_one() -> None:
-    events = Events([[(1,)], [(1, 2)], [(1, 2, 3), (4,)]])
+    events = Spellings([[(1,)], [(1, 2)], [(1, 2, 3), (4,)]])
     assert events.spellings == [(1,), (1, 2), (1, 2, 3), (4,)]
     logs = [math.log(part) for part in (0.5, 0.25, 0.1, 0.2)]
     assert [math.exp(log) for log in events.logs(logs)] == pytest.approx([0.25, 0.15, 0.3])
 
 
 def test_spellings_of_one_answer_are_not_counted_twice() -> None:
-    events = Events([[(1,), (1, 2), (1,)], [(3,)]])
+    events = Spellings([[(1,), (1, 2), (1,)], [(3,)]])
     assert math.exp(events.logs([math.log(0.5), math.log(0.2), math.log(0.3)])[0]) == pytest.approx(0.5)
 
 
 def test_an_answer_without_a_spelling_of_its_own_is_never_given() -> None:
-    assert Events([[(1,)], [(1,)]]).logs([-1.0]) == [-1.0, -INF]
+    assert Spellings([[(1,)], [(1,)]]).logs([-1.0]) == [-1.0, -INF]
 
 
 def test_rounding_never_makes_a_probability_negative() -> None:
-    assert Events([[(1,)], [(1, 2)]]).logs([-1.0, -1.0 + 1e-12]) == [-INF, -1.0 + 1e-12]
+    assert Spellings([[(1,)], [(1, 2)]]).logs([-1.0, -1.0 + 1e-12]) == [-INF, -1.0 + 1e-12]
 
 
 def test_what_is_no_number_stays_none() -> None:
-    found = Events([[(1,)], [(1, 2)], [(3,)]]).logs([-1.0, NAN, -2.0])
+    found = Spellings([[(1,)], [(1, 2)], [(3,)]]).logs([-1.0, NAN, -2.0])
     assert math.isnan(found[0]) and math.isnan(found[1]) and found[2] == -2.0
 
 
@@ -58,7 +58,7 @@ def test_what_is_no_number_stays_none() -> None:
 def test_events_exclude_each_other(drawn: list[list[tuple[int, int]]]) -> None:
     """A model of fair dice with three sides says one of nine words of two tokens, or begins with one of them."""
     answers = [[ids if ids[1] else ids[:1] for ids in spellings] for spellings in drawn]
-    events = Events(answers)
+    events = Spellings(answers)
     found = events.logs([math.log(3.0 ** -len(ids)) for ids in events.spellings])
     named = set(events.spellings)
     covered = sum((first,) in named or (first, second) in named for first in range(3) for second in range(3))
@@ -75,21 +75,21 @@ def test_total_and_shares() -> None:
 
 def test_the_kinds_of_answers() -> None:
     thirds = [math.log(part) for part in (0.2, 0.5, 0.3)]
-    assert answering.answer(question("Is it?"), [math.log(0.3), math.log(0.1)]) == PredicateAnswer(
+    assert answer(question("Is it?"), [math.log(0.3), math.log(0.1)]) == PredicateAnswer(
         probability=pytest.approx(0.75)
     )
-    chosen = answering.answer(CHOICE, thirds)
+    chosen = answer(CHOICE, thirds)
     assert isinstance(chosen, ChoiceAnswer)
     assert (chosen.choice, chosen.confidence) == (True, pytest.approx(0.5))
     assert [one.value for one in chosen.probabilities] == ["a", True, "b"]
-    scored = answering.answer(SCORE, thirds)
+    scored = answer(SCORE, thirds)
     assert isinstance(scored, ScoreAnswer)
     assert (scored.name, scored.score, scored.confidence) == ("s", pytest.approx(1.1), pytest.approx(0.5))
     assert [(one.label, one.value) for one in scored.probabilities] == [("a", 0), ("b", 1), ("c", 2)]
 
 
 def test_answers_on_the_wire() -> None:
-    found = msgspec.to_builtins(answering.answer(CHOICE, [0.0, -INF, -INF]))
+    found = msgspec.to_builtins(answer(CHOICE, [0.0, -INF, -INF]))
     assert found == {
         "type": "choice",
         "name": None,
@@ -105,15 +105,15 @@ def test_answers_on_the_wire() -> None:
 
 @pytest.mark.parametrize("logs", [[NAN, -1.0, -1.0], [-INF, -INF, -INF], [INF, -1.0, -1.0]])
 def test_a_question_without_numbers_is_refused(logs: list[float]) -> None:
-    assert answering.answer(SCORE, logs) == RefusalAnswer(name="s")
+    assert answer(SCORE, logs) == RefusalAnswer(name="s")
 
 
 def test_the_prior_is_divided_away() -> None:
     said, before = [math.log(0.6), math.log(0.3), -INF], [math.log(0.6), math.log(0.1), -INF]
-    found = answering.answer(CHOICE, said, prior=before)
+    found = answer(CHOICE, said, prior=before)
     assert [one.probability for one in found.probabilities] == pytest.approx([0.25, 0.75, 0])
 
 
 def test_the_mass_of_answers() -> None:
-    assert answering.mass([math.log(0.2), math.log(0.3)]) == pytest.approx(0.5)
-    assert answering.mass([NAN, -1.0]) == 0
+    assert mass([math.log(0.2), math.log(0.3)]) == pytest.approx(0.5)
+    assert mass([NAN, -1.0]) == 0

@@ -22,7 +22,7 @@ from PIL import Image
 from sentence_transformers.sentence_transformer import modules as models
 from stfolders import CONFIG, TEXTS, ask, far, saved, tokenizer, vectors
 
-from functions.engines.transformers.sentence import pictures
+from functions.engines.transformers.sentence import images
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -159,9 +159,9 @@ async def test_texts_and_images_mixed_in_every_form(pair: tuple[Any, Direct]) ->
 
 
 async def test_what_is_chosen_is_told(clip: Any) -> None:
-    detail = clip.facts().detail
+    detail = clip.info().detail
     assert (detail["dimension"], detail["inputs"], detail["normalized"]) == (16, ["text", "image"], True)
-    assert clip.facts().context == 24
+    assert clip.info().context == 24
     with pytest.raises(InputTooLong, match=r"input\[1\].*the model takes 24"):
         await vectors(clip, [{"image": encoded(picture())}, "river " * 30])
     with pytest.raises(InvalidRequest, match="makes no sparse vectors"):
@@ -226,7 +226,7 @@ async def test_a_picture_is_measured_before_it_is_decoded(clip: Any, monkeypatch
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", never)
     with pytest.raises(InvalidRequest, match="too large"):
-        pictures.opened(bomb(7_000), "input[0].image")
+        images.opened(bomb(7_000), "input[0].image")
 
 
 async def test_no_more_pictures_than_fit_in_memory(clip: Any) -> None:
@@ -276,7 +276,7 @@ async def test_other_precisions_are_close(opener: Any, tmp_path: Path, quantizat
     given = [*SHORT, {"image": encoded(picture(14))}]
     expected = await vectors(opener(folder), given)
     assert (await vectors(made, given) * expected).sum(1).min() > 0.999
-    assert made.facts().detail["dtype"] in ("fp32", "bf16")
+    assert made.info().detail["dtype"] in ("fp32", "bf16")
 
 
 async def test_folders_of_sentence_transformers(opener: Any, tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_folders_of_sentence_transformers(opener: Any, tmp_path: Path) -> 
     given = [{"image": encoded(image)} for image in images]
     assert far(await vectors(ours, SHORT), theirs.encode(SHORT)) < BOUND
     assert far(await vectors(ours, given), theirs.encode(images)) < BOUND
-    assert ours.facts().detail["normalized"] is False
+    assert ours.info().detail["normalized"] is False
     listed = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
     (tmp_path / "old").mkdir()
     (tmp_path / "old/modules.json").write_text(json.dumps(listed))

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from functions.embeddings import wanted
+from functions.embeddings import output_format
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
+from functions.embeddings.content_parts import Image
 from functions.embeddings.inputs import check, listed
-from functions.embeddings.parts import Image
 from host.errors import InvalidRequest
 
 
@@ -124,8 +124,8 @@ def test_images_that_are_not_base64(data: str, said: str) -> None:
 def test_kinds(asked: Any, found: Any) -> None:
     request = EmbeddingsRequest(model="m", input="a", embedding_type=asked)
     check(request)
-    assert wanted.kinds(request) == found
-    assert wanted.several(request) is isinstance(asked, list)
+    assert output_format.kinds(request) == found
+    assert output_format.several(request) is isinstance(asked, list)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,8 @@ def test_kinds(asked: Any, found: Any) -> None:
 )
 def test_formats(encoding: Any, kind: Any, found: bool) -> None:
     assert (
-        wanted.base64(EmbeddingsRequest(model="m", input="a", encoding_format=encoding, embedding_type=kind)) is found
+        output_format.base64(EmbeddingsRequest(model="m", input="a", encoding_format=encoding, embedding_type=kind))
+        is found
     )
 
 

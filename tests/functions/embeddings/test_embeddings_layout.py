@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tinymodels import modules, write
 
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence import layout
-from functions.engines.transformers.sentence.layout import Layout
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence import layout
+from functions.engines.checkpoint.sentence.layout import Layout
 from host.errors import LoadFailed
 
 MEAN = {"pooling_mode_mean_tokens": True}
@@ -18,7 +18,7 @@ MEAN = {"pooling_mode_mean_tokens": True}
 
 def read(path: Path, files: dict[str, Any], **options: Any) -> Layout:
     write(path, {"config.json": {"model_type": "bert"}, **files})
-    return layout.read(Folder(path), layout.Said(**options))
+    return layout.read(Folder(path), layout.LayoutOverrides(**options))
 
 
 @pytest.mark.parametrize(

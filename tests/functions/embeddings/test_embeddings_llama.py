@@ -193,7 +193,7 @@ async def test_longer_than_the_model_takes(instance: LlamaEmbeddings, direct: Di
 
 async def test_the_manifest_shortens_and_cuts(open_: Opener, gguf: Callable[..., Path]) -> None:
     short = open_(gguf(), {"truncate": True}, context=16)
-    assert short.facts().context == 16
+    assert short.info().context == 16
     found = await ask(short, " ".join(["river"] * 100))
     assert found.usage.prompt_tokens == 16
     with pytest.raises(InputTooLong):
@@ -230,7 +230,7 @@ async def test_pooling_of_the_file_or_the_manifest(
     open_: Opener, gguf: Callable[..., Path], minilm: Path, stated: str | None, wanted: str, kind: str
 ) -> None:
     made = open_(gguf("f32", stated), {"pooling": wanted})
-    assert made.facts().detail["pooling"] == [kind]
+    assert made.info().detail["pooling"] == [kind]
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
     model = transformers.AutoModel.from_pretrained(minilm, dtype=torch.float32).eval()
     with torch.no_grad():

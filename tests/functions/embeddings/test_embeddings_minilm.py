@@ -185,7 +185,7 @@ async def test_a_request_may_forbid_what_the_manifest_allows(opener: Opener, min
 
 async def test_context_of_the_manifest_bounds_inputs(opener: Opener, minilm: Path) -> None:
     made = opener(minilm, context=16)
-    assert made.facts().context == 16
+    assert made.info().context == 16
     with pytest.raises(InputTooLong, match="takes 16"):
         await ask(made, "river " * 15)
 
@@ -239,7 +239,7 @@ async def test_answers_cross_a_wire(instance: TransformersEmbeddings) -> None:
 
 
 def test_facts_say_what_was_chosen(instance: TransformersEmbeddings) -> None:
-    facts = instance.facts()
+    facts = instance.info()
     assert facts.context == 256
     assert facts.capacity >= 64
     expected = {"dimension": 384, "pooling": ["mean"], "normalized": True, "dtype": "fp32", "architecture": "BertModel"}

@@ -82,8 +82,8 @@ async def test_vectors_of_minilm_are_those_of_transformers(
     model = open_onnx(exported)
     ours, theirs = await vectors(model, SENTENCES), await vectors(reference, SENTENCES)
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    facts = model.facts()
-    assert facts.context == reference.facts().context == 256
+    facts = model.info()
+    assert facts.context == reference.info().context == 256
     assert facts.detail["dimension"] == 384
     assert facts.detail["pooling"] == ["mean"]
     assert facts.detail["file"] == "model.onnx"
@@ -98,7 +98,7 @@ async def test_vectors_in_8_bits_point_the_same_way(
     cosines = (ours * theirs).sum(1)
     assert cosines.min() > 0.95
     assert cosines.max() < 0.99999, "it is not the graph in 8 bits that answers"
-    assert model.facts().detail["file"] == "model_quantized.onnx"
+    assert model.info().detail["file"] == "model_quantized.onnx"
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ async def test_a_graph_that_pools_by_itself(tmp_path: Path, open_onnx: Callable[
     model = open_onnx(pooled(tmp_path / "pooled"))
     expected = await vectors(open_onnx(whole), WORDS[:1])
     np.testing.assert_allclose(await vectors(model, WORDS[:1]), expected, atol=1e-5)
-    assert model.facts().detail["pooling"] == ["the graph's sentence_embedding"]
+    assert model.info().detail["pooling"] == ["the graph's sentence_embedding"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ async def test_architectures(opener: Any, tmp_path: Path, kind: str) -> None:
     theirs = dense(tmp_path, models.Pooling(32, mode), models.Normalize(), kind=kind)
     ours = opener(tmp_path / "st", quantization="fp32")
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
-    assert ours.facts().detail["normalized"] is True
+    assert ours.info().detail["normalized"] is True
 
 
 @pytest.mark.parametrize("mode", [*MODES, ("cls", "mean"), ("lasttoken", "max", "weightedmean"), tuple(MODES)])
@@ -72,7 +72,7 @@ async def test_dense_layers_with_their_activations(opener: Any, tmp_path: Path, 
     theirs = dense(tmp_path, models.Pooling(32), layer, models.Normalize())
     ours = opener(tmp_path / "st", quantization="fp32")
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
-    assert ours.facts().detail["dimension"] == 8
+    assert ours.info().detail["dimension"] == 8
 
 
 @pytest.mark.parametrize("size", [32, 8])
@@ -100,7 +100,7 @@ async def test_what_is_too_long_is_cut_at_the_files_length(opener: Any, tmp_path
     theirs = dense(tmp_path, models.Pooling(32, "weightedmean"), max_seq_length=9)
     assert theirs.max_seq_length == 9
     ours = opener(tmp_path / "st", {"truncate": True}, quantization="fp32")
-    assert ours.facts().context == 9
+    assert ours.info().context == 9
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
     with pytest.raises(InputTooLong, match="the model takes 9"):
         await vectors(ours, TEXTS, truncate=False)
@@ -113,7 +113,7 @@ async def test_the_files_own_length_goes_before_the_tokenizers(opener: Any, tmp_
         (tmp_path / "st" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": said}))
         theirs = type(theirs)(str(tmp_path / "st"), device="cpu")
         ours = opener(tmp_path / "st", {"truncate": True}, quantization="fp32")
-        assert theirs.max_seq_length == ours.facts().context == said
+        assert theirs.max_seq_length == ours.info().context == said
         assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
 
 
@@ -174,7 +174,7 @@ async def test_folders_of_older_releases(opener: Any, tmp_path: Path, mode: str)
     (folder / "3_Normalize/config.json").unlink()
     theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     ours = opener(folder, quantization="fp32")
-    assert ours.facts().context == 40
+    assert ours.info().context == 40
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
 
 

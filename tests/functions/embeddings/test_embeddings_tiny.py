@@ -58,7 +58,7 @@ async def test_pooling_of_the_files(opener: Any, tmp_path: Path, mode: str) -> N
     found = await vectors(made, TEXTS)
     assert close(found, [pool(hidden(tmp_path, text)) for text in TEXTS])
     assert not np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-3)
-    assert made.facts().detail["normalized"] is False
+    assert made.info().detail["normalized"] is False
     for name in ("normalized", "normalize"):
         with pytest.raises(UnsupportedParameter, match="not scaled to length 1") as caught:
             await made.answer(EmbeddingsRequest(input="a", **{name: True}))
@@ -91,14 +91,14 @@ async def test_a_causal_model_takes_its_last_token(opener: Any, tmp_path: Path) 
     made = opener(tiny(tmp_path, "qwen3"))
     expected = [torch.nn.functional.normalize(hidden(tmp_path, text)[-1], dim=0) for text in TEXTS]
     assert close(await vectors(made, TEXTS), expected)
-    assert made.facts().detail["pooling"] == ["last"]
+    assert made.info().detail["pooling"] == ["last"]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["roberta", "mpnet"])
 async def test_514_positions_serve_512_tokens(opener: Any, tmp_path: Path, kind: str) -> None:
     made = opener(tiny(tmp_path, kind, {"tokenizer_config.json": {}}))
-    assert made.facts().context == 512
+    assert made.info().context == 512
     assert np.isfinite(await vectors(made, "river " * 510)).all()
     with pytest.raises(InputTooLong, match="513 tokens, the model takes 512"):
         await vectors(made, "river " * 511)
@@ -115,7 +115,7 @@ async def test_dense_layers(opener: Any, tmp_path: Path, activation: str, act: A
     (tmp_path / "3_Normalize").mkdir()
     safetensors.torch.save_file({"linear.weight": weight, "linear.bias": bias}, tmp_path / "2_Dense/model.safetensors")
     made = opener(tmp_path)
-    assert made.facts().detail["dimension"] == 8
+    assert made.info().detail["dimension"] == 8
     raw = [act(hidden(tmp_path, text).mean(0) @ weight.T + bias) for text in TEXTS]
     assert close(await vectors(made, TEXTS), [torch.nn.functional.normalize(row, dim=0) for row in raw])
 
@@ -148,7 +148,7 @@ async def test_matryoshka_sizes_of_the_files(opener: Any, tmp_path: Path) -> Non
     whole = await vectors(made, TEXTS)
     cut = await vectors(made, TEXTS, dimensions=16)
     assert np.allclose(cut, whole[:, :16] / np.linalg.norm(whole[:, :16], axis=1, keepdims=True), atol=1e-5)
-    assert made.facts().detail["dimensions"] == [8, 16]
+    assert made.info().detail["dimensions"] == [8, 16]
 
 
 @pytest.mark.anyio
@@ -230,7 +230,7 @@ def test_a_missing_pooler_is_no_matter(opener: Any, tmp_path: Path) -> None:
     file = tiny(tmp_path) / "model.safetensors"
     tensors = {key: value for key, value in safetensors.torch.load_file(file).items() if "pooler" not in key}
     safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
-    assert opener(tmp_path).facts().detail["architecture"] == "BertModel"
+    assert opener(tmp_path).info().detail["architecture"] == "BertModel"
 
 
 @pytest.mark.parametrize(("quantization", "said"), [("int4", "serves int4 nowhere"), ("q4_k_m", "expected bf16")])

@@ -46,7 +46,7 @@ async def test_splade_in_many_architectures(opener: Any, tmp_path: Path, kind: s
     assert far(full(found.sparse, 40), expected) < BOUND
     assert (found.data, found.dimension, found.colbert) == (b"", 0, None)
     assert found.usage.prompt_tokens > len(TEXTS)
-    assert ours.facts().detail["embedding_types"] == ["sparse"]
+    assert ours.info().detail["embedding_types"] == ["sparse"]
 
 
 def test_the_plan_counts_the_logits_of_batches_side_by_side(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ async def test_late_interaction(opener: Any, tmp_path: Path, attend: bool, strat
     found = await ask(ours, QUERIES, embedding_type="colbert", input_type="query")
     assert found.colbert is not None
     assert found.colbert.counts == [12, 12, 12]
-    assert found.colbert.dimension == ours.facts().detail["token_dimension"] == 8
+    assert found.colbert.dimension == ours.info().detail["token_dimension"] == 8
 
 
 async def test_queries_longer_than_the_expansion(opener: Any, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ async def test_all_three_of_bge_m3(opener: Any, tmp_path: Path) -> None:
     """Compared with what the paper's code does: the heaviest relu(linear) of each token, and scaled linear states."""
     folder, layers = m3(tmp_path)
     ours = opener(folder, quantization="fp32")
-    assert ours.facts().detail["embedding_types"] == ["dense", "sparse", "colbert"]
+    assert ours.info().detail["embedding_types"] == ["dense", "sparse", "colbert"]
     found = await ask(ours, TEXTS, embedding_type=["colbert", "dense", "sparse", "dense"])
     model = transformers.AutoModel.from_pretrained(folder).eval()
     dense_, rows, tokens = [], np.zeros((len(TEXTS), 40), dtype=np.float32), []

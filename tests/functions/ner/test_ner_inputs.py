@@ -9,8 +9,8 @@ import pytest
 
 from functions.ner.api import TEXTS_MAX, Entity, NerRequest
 from functions.ner.inputs import check, listed
+from functions.ner.offsets import told
 from functions.ner.redaction import Redaction, redacted
-from functions.ner.units import told
 from host.errors import InvalidRequest
 
 

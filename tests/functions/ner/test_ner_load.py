@@ -35,7 +35,7 @@ def test_labels_that_say_nothing_are_refused_and_can_be_named(tiny: Tiny, opener
     path = tiny("bert", ("LABEL_0",))
     with pytest.raises(LoadFailed, match="id2label"):
         opener(path)
-    assert opener(path, {"rename": {"LABEL_0": "B-PER"}}).facts().detail["labels"] == ["PER"]
+    assert opener(path, {"rename": {"LABEL_0": "B-PER"}}).info().detail["labels"] == ["PER"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_context_without_room_is_refused(tiny: Tiny, opener: Opener) -> None:
 
 
 def test_facts(tiny: Tiny, opener: Opener) -> None:
-    facts = opener(tiny("bert", ("O", "B-P", "I-P", "E-P", "S-P")), {"stride": 7}).facts()
+    facts = opener(tiny("bert", ("O", "B-P", "I-P", "E-P", "S-P")), {"stride": 7}).info()
     assert facts.context == 64
     detail = facts.detail
     assert (detail["labels"], detail["tags"], detail["stride"]) == (["P"], "BIOES", 7)
@@ -147,7 +147,7 @@ async def test_a_request_in_groups_is_answered_as_its_texts_are_one_by_one(
 ) -> None:
     instance = opener(tiny("bert"))
     texts = [TEXT, "", "the quick brown fox", f"{TEXT}. " * 30, "Wolfgang", " ", f"{TEXT}, " * 3]
-    monkeypatch.setattr("functions.ner.reading._GROUP", 12)
+    monkeypatch.setattr("functions.ner.tokenize._GROUP", 12)
     monkeypatch.setattr("functions.ner.strategies._SLICE", 5)
     together = await instance.answer(NerRequest(model="m", input=texts, redaction="<{label}{n}>", stride=stride))
     assert [found.index for found in together.data] == list(range(len(texts)))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.engines.batching.item import Pieces
-from functions.engines.batching.letters import extends
+from functions.engines.batching.item import Encoding
+from functions.engines.batching.unicode import extends
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
 from functions.ner.words import words
@@ -70,7 +70,7 @@ TEXTS = st.one_of(
 )
 
 
-def pieces(text: str, tokens: list[str], ids: list[int] | None = None) -> Pieces:
+def pieces(text: str, tokens: list[str], ids: list[int] | None = None) -> Encoding:
     """Find tokens in a text one behind the other; `_` before a token is a space that belongs to it."""
     spans, at = [], 0
     for token in tokens:
@@ -79,7 +79,7 @@ def pieces(text: str, tokens: list[str], ids: list[int] | None = None) -> Pieces
         at = begin + len(token)
     known = ids or [0] * len(tokens)
     count = len(tokens)
-    return Pieces(np.zeros(count, np.int32), np.array(spans, np.int32).reshape(-1, 2), np.array(known, np.int32))
+    return Encoding(np.zeros(count, np.int32), np.array(spans, np.int32).reshape(-1, 2), np.array(known, np.int32))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_mark_that_normalisation_took_stays_with_its_letter() -> None:
 def test_tokens_that_share_a_character_are_one_word() -> None:
     text = "日 x"
     spans = np.array([(0, 1), (0, 1), (0, 1), (2, 3)], np.int32)
-    made = words(text, Pieces(np.zeros(4, np.int32), spans, np.array([0, 0, 0, 1], np.int32)))
+    made = words(text, Encoding(np.zeros(4, np.int32), spans, np.array([0, 0, 0, 1], np.int32)))
     assert made.starts.tolist() == [0, 3]
 
 
@@ -148,7 +148,7 @@ def test_what_composition_took_stays_with_its_letter(written: str) -> None:
 def test_a_space_mark_that_is_a_token_is_of_the_word_behind_it(span: tuple[int, int]) -> None:
     text = "a, Zoë"
     spans = np.array([(0, 1), (1, 2), span, (3, 4), (4, 6)], np.int32)
-    made = words(text, Pieces(np.zeros(5, np.int32), spans, np.array([0, 1, 2, 2, 2], np.int32)))
+    made = words(text, Encoding(np.zeros(5, np.int32), spans, np.array([0, 1, 2, 2, 2], np.int32)))
     assert made.starts.tolist() == [0, 1, 2]
     assert [text[begin:end] for begin, end in made.places] == ["a", ",", "Zoë"]
 

@@ -33,7 +33,7 @@ async def test_scores_are_the_cosines_of_sentence_transformers(opener: Opener, m
     assert np.allclose(found.scores, vectors[1:] @ vectors[0], atol=1e-4)
     assert np.argsort(found.scores)[::-1][:2].tolist() == [1, 3]
     assert (await ask(instance, QUERY, DOCUMENTS, raw_scores=True)).scores == pytest.approx(found.scores, abs=1e-6)
-    assert instance.facts().detail["method"] == "cosine"
+    assert instance.info().detail["method"] == "cosine"
 
 
 async def test_cosine_is_never_taken_by_itself(opener: Opener, minilm: Path) -> None:

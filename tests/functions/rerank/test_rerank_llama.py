@@ -55,7 +55,7 @@ async def test_a_cross_encoder(opener: Opener, tmp_path: Path) -> None:
     assert np.diff(expected[np.argsort(found.scores)]).min() > -4e-3
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     assert found.usage.prompt_tokens == sum(len(tokenizer(QUERY, text)["input_ids"]) for text in documents())
-    assert instance.facts().detail["method"] == "cross_encoder"
+    assert instance.info().detail["method"] == "cross_encoder"
 
 
 @pytest.mark.parametrize(("kind", "close"), [("f32", 2e-3), ("f16", 5e-3), ("q8_0", 0.05)])
@@ -143,7 +143,7 @@ async def test_a_language_model_is_asked(opener: Opener, tmp_path: Path, tiny: A
     assert np.std(expected) > 0.1
     found = await ask(instance, QUERY, texts)
     assert found.scores == pytest.approx((1 / (1 + np.exp(-np.array(expected)))).tolist(), abs=1e-3)
-    assert instance.facts().detail["method"] == "yes_no"
+    assert instance.info().detail["method"] == "yes_no"
     assert raw.usage.cached_tokens == 29 * len(f"_Find: {QUERY}\nIn: ")
 
 

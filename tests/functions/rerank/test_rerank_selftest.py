@@ -98,7 +98,7 @@ def test_a_lost_head_is_refused_and_served_all_the_same(opener: Opener, tmp_path
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LoadFailed, match="the same score to everything"):
         opener(folder, {"self_test": True})
-    assert opener(folder).facts().detail["self_test"] is False
+    assert opener(folder).info().detail["self_test"] is False
 
 
 def test_noise_is_refused(opener: Opener, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_whole_gguf_of_noise(opener: Opener, tmp_path: Path) -> None:
 
 
 def test_real_vectors_pass(opener: Opener, minilm: Path) -> None:
-    assert opener(minilm, {"method": "cosine", "self_test": True}).facts().detail["self_test"] is True
+    assert opener(minilm, {"method": "cosine", "self_test": True}).info().detail["self_test"] is True
 
 
 def test_an_instruction_without_a_place_is_told_at_once(opener: Opener, tmp_path: Path) -> None:

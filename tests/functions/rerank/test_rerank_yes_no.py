@@ -57,7 +57,7 @@ async def test_scores_are_those_of_transformers(opener: Opener, tmp_path: Path, 
     assert raw.scores == pytest.approx(expected, abs=1e-4)
     assert found.scores == pytest.approx([math.exp(x) / (1 + math.exp(x)) for x in expected], abs=1e-4)
     assert max(expected) - min(expected) > 0.01
-    assert instance.facts().detail["prefix"] == "shared"
+    assert instance.info().detail["prefix"] == "shared"
 
 
 async def test_the_start_is_computed_once(opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ async def test_sliding_windows_and_capped_logits(opener: Opener, tmp_path: Path,
     texts = [qwen_text(QUERY, document).replace("<think>\n\n</think>\n\n", "") for document in DOCUMENTS[:5]]
     found = await ask(instance, QUERY, DOCUMENTS[:5], raw_scores=True)
     assert found.scores == pytest.approx(odds(folder, texts), abs=1e-4)
-    assert instance.facts().detail["prefix"] == "repeated"
+    assert instance.info().detail["prefix"] == "repeated"
     assert found.usage.cached_tokens == 0
 
 
@@ -228,5 +228,5 @@ async def test_half_precision_on_request(opener: Opener, tmp_path: Path) -> None
     instance = opener(folder, quantization="bf16")
     exact = await ask(opener(folder), QUERY, DOCUMENTS)
     found = await ask(instance, QUERY, DOCUMENTS)
-    assert instance.facts().detail["dtype"] == "bf16"
+    assert instance.info().detail["dtype"] == "bf16"
     assert found.scores == pytest.approx(exact.scores, abs=0.02) and found.scores != exact.scores

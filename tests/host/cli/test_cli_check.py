@@ -212,7 +212,7 @@ def test_a_repository_is_fetched_and_its_path_is_all_that_is_printed(run, hub):
 
 def test_a_bar_is_shown_on_a_terminal(hub, elsewhere):
     hub.add("org/repo", {"words.gguf": b"GGUF" + bytes(3_000_000)})
-    hub.knobs.slow = 0.01
+    hub.options.slow = 0.01
     ours, theirs = os.openpty()
     command = [sys.executable, "-c", "from host.cli import main; main()", "pull", "org/repo"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})

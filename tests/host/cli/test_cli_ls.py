@@ -6,9 +6,9 @@ import pluggy
 import pytest
 
 from host import hooks
-from host.cli import places
+from host.cli import defaults
 from host.cli.ls import _lines, inventory
-from host.cli.manifests import Shelf
+from host.cli.manifests import ManifestSet
 from host.function import Engine, Function, Operation
 from host.registry import Origin, Registry
 
@@ -95,7 +95,7 @@ def lame(manifests):
         Origin(plugin="lame_plugin", module="lame", distribution="lame-dist"),
         Origin(plugin="broken", module="broken", distribution="broken-dist", disabled="ImportError: no module"),
     )
-    return "\n".join(_lines(inventory(Shelf(manifests.path, Registry(plugins, origins)))))
+    return "\n".join(_lines(inventory(ManifestSet(manifests.path, Registry(plugins, origins)))))
 
 
 def test_what_is_disabled_is_shown_with_the_reason(lame):
@@ -110,30 +110,30 @@ def test_what_is_disabled_is_shown_with_the_reason(lame):
 
 
 def test_what_is_shipped_is_found_in_a_checkout_and_in_a_wheel(tmp_path, monkeypatch):
-    assert places.shipped("granian.toml").is_file()
+    assert defaults.shipped("granian.toml").is_file()
     package = tmp_path / "host"
     (package / "data" / "manifests").mkdir(parents=True)
     (package / "data" / "granian.toml").write_text("")
-    monkeypatch.setattr(places, "_PACKAGE", package)
-    assert places.shipped("granian.toml") == package / "data" / "granian.toml"
-    assert places.shipped("manifests") == package / "data" / "manifests"
+    monkeypatch.setattr(defaults, "_PACKAGE", package)
+    assert defaults.shipped("granian.toml") == package / "data" / "granian.toml"
+    assert defaults.shipped("manifests") == package / "data" / "manifests"
 
 
 def test_the_config_is_the_one_named_then_the_one_here_then_the_shipped_one(elsewhere, tmp_path):
-    assert places.settings().port == 8000
+    assert defaults.settings().port == 8000
     (elsewhere / "granian.toml").write_text("[host]\nport = 1\n")
     named = tmp_path / "other.toml"
     named.write_text("[host]\nport = 2\n")
-    assert places.settings().port == 1
-    assert places.settings(named).port == 2
+    assert defaults.settings().port == 1
+    assert defaults.settings(named).port == 2
 
 
 def test_the_manifests_are_the_ones_named_then_the_ones_here_then_the_shipped_ones(elsewhere, tmp_path):
     def folder(config="", option=None):
         (elsewhere / "granian.toml").write_text(config)
-        return places.with_manifests(places.settings(), option).manifests
+        return defaults.with_manifests(defaults.settings(), option).manifests
 
-    assert folder() == places.shipped("manifests")
+    assert folder() == defaults.shipped("manifests")
     (elsewhere / "manifests").mkdir()
     assert str(folder()) == "manifests"
     (elsewhere / "models").mkdir()
@@ -158,7 +158,7 @@ def test_a_folder_that_the_config_names_has_to_exist(run, elsewhere):
     ],
 )
 def test_a_url_is_taken_as_people_write_it(option, wanted):
-    assert places.url(option) == wanted
+    assert defaults.url(option) == wanted
 
 
 @pytest.mark.parametrize("option", ["", "ftp://h", "http://", "http://h:port", "http://h:99999"])
@@ -170,6 +170,6 @@ def test_what_is_no_url_is_refused(run, option):
 
 def test_without_a_url_the_config_and_port_say_where_the_host_is(elsewhere, monkeypatch):
     monkeypatch.setenv("PORT", "81")
-    assert places.url(None) == "http://127.0.0.1:81"
+    assert defaults.url(None) == "http://127.0.0.1:81"
     (elsewhere / "granian.toml").write_text('[host]\nport = 82\naddress = "0.0.0.0"\n')
-    assert places.url(None) == "http://127.0.0.1:82"
+    assert defaults.url(None) == "http://127.0.0.1:82"

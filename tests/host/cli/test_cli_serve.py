@@ -46,10 +46,10 @@ def free_port():
 class Stream:
     """One call in flight: an echo that hangs after its first word."""
 
-    def __init__(self, url, **knobs):
+    def __init__(self, url, **options):
         place = urlsplit(url)
         self._connection = http.client.HTTPConnection(place.hostname, place.port, timeout=60)
-        body = json.dumps({"model": "a", "text": "word", "stream": True, **knobs})
+        body = json.dumps({"model": "a", "text": "word", "stream": True, **options})
         self._connection.request("POST", "/v1/echo", body, {"content-type": "application/json"})
         self._response = self._connection.getresponse()
         assert self._response.status == 200

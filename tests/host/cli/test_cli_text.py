@@ -8,9 +8,9 @@ import click
 import httpx
 import pytest
 
-from host.cli import Failure, asking
+from host.cli import Failure, request_body
+from host.cli.asgi_transport import AsgiTransport
 from host.cli.events import events
-from host.cli.inside import Inside
 from host.cli.table import span, table
 from host.function import Function, Operation
 
@@ -95,7 +95,7 @@ class Loud:
 
 
 def body(*words, json=None, shell=None, stdin=""):
-    return asking.body("m", words, json, shell or Loud(), io.StringIO(stdin))
+    return request_body.body("m", words, json, shell or Loud(), io.StringIO(stdin))
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_what_is_no_question_is_refused(words, json, message):
 
 def test_a_function_without_a_shell_takes_no_words():
     with pytest.raises(Failure, match="takes no plain words"):
-        asking.body("m", ("hi",), None, None, io.StringIO())
-    assert asking.body("m", ("a=1",), None, None, io.StringIO()) == {"a": 1, "model": "m"}
+        request_body.body("m", ("hi",), None, None, io.StringIO())
+    assert request_body.body("m", ("a=1",), None, None, io.StringIO()) == {"a": 1, "model": "m"}
 
 
 def function(*operations):
@@ -153,8 +153,8 @@ def function(*operations):
 
 def test_the_operation_is_the_first_with_a_route_or_the_one_named():
     found = function(("hidden", None), ("a", "/a"), ("b", "/b"))
-    assert asking.operation(found, None).name == "a"
-    assert asking.operation(found, "b").path == "/b"
+    assert request_body.operation(found, None).name == "a"
+    assert request_body.operation(found, "b").path == "/b"
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_the_operation_is_the_first_with_a_route_or_the_one_named():
 )
 def test_an_operation_that_cannot_be_asked_is_refused(operations, name, message):
     with pytest.raises(Failure, match=message):
-        asking.operation(function(*operations), name)
+        request_body.operation(function(*operations), name)
 
 
 # ------------------------------------------------------------------------------------------------ inside
 
 
 def client(app):
-    return httpx.AsyncClient(transport=Inside(app), base_url="http://inside")
+    return httpx.AsyncClient(transport=AsgiTransport(app), base_url="http://inside")
 
 
 @pytest.mark.anyio

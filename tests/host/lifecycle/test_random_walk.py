@@ -26,8 +26,8 @@ def operations(house, dice, placement):
     name = dice.choice(list(MODELS))
     deployment = house.runtime.catalog.find(name)
 
-    async def call(**knobs):
-        await house.call(name, **knobs)
+    async def call(**options):
+        await house.call(name, **options)
 
     async def leave():
         task = house.start(name, text="1 2 3", delay=0.01)

@@ -6,7 +6,7 @@ import pytest
 
 from host.errors import LoadFailed, QueueFull, Unavailable
 from host.events import State
-from host.placement.inline import InlineLink
+from host.placement.inline import InlineHandle
 
 pytestmark = pytest.mark.anyio
 
@@ -91,14 +91,14 @@ async def test_giving_a_load_up_is_not_hurried_by_others_who_come_and_leave(hous
     """Else the next load would begin beside the old one, and lose its memory when that is gone in the end."""
     house = await house()
     a = house.serve("a", placement="inline", options={"load_seconds": 0.1})
-    stop, stopped = InlineLink.stop, []
+    stop, stopped = InlineHandle.stop, []
 
     async def slow(link, grace):
         await asyncio.sleep(0.15)
         await stop(link, grace)
         stopped.append(link)
 
-    monkeypatch.setattr(InlineLink, "stop", slow)
+    monkeypatch.setattr(InlineHandle, "stop", slow)
     for _ in range(3):
         first = house.start()
         await house.until(lambda: a.state is State.LOADING)
@@ -121,7 +121,7 @@ async def test_a_failed_load_that_is_given_up_is_cleaned_up_before_the_next_one_
     """Else the end of the old one would take the memory of the new one out of the books."""
     house = await house()
     a = house.serve("a", placement="inline", options={"load_oom": 1})
-    stop, stopping, may_stop = InlineLink.stop, [], asyncio.Event()
+    stop, stopping, may_stop = InlineHandle.stop, [], asyncio.Event()
 
     async def slow(link, grace):
         stopping.append(link)
@@ -129,7 +129,7 @@ async def test_a_failed_load_that_is_given_up_is_cleaned_up_before_the_next_one_
             await may_stop.wait()
         await stop(link, grace)
 
-    monkeypatch.setattr(InlineLink, "stop", slow)
+    monkeypatch.setattr(InlineHandle, "stop", slow)
     first = house.start()
     await house.until(lambda: stopping)
     first.cancel()

@@ -112,8 +112,8 @@ async def test_the_cool_down_doubles_and_ends_with_success(house, monkeypatch):
             await house.call()
         assert caught.value.retry_after == wait
         clock[0] += wait
-    failing, knobs = house.runtime._around.options, (msgspec.Raw(b"\x80"), msgspec.Raw(b"\x80"))
-    house.runtime._around.options = lambda *_: knobs
+    failing, options = house.runtime._around.options, (msgspec.Raw(b"\x80"), msgspec.Raw(b"\x80"))
+    house.runtime._around.options = lambda *_: options
     assert (await house.call()).text == "x"
     house.runtime._around.options = failing
     await a.unload()
@@ -156,12 +156,12 @@ async def test_a_slow_load_that_makes_progress_is_not(house):
 
 
 @pytest.mark.parametrize("placement", ["inline", "process"])
-@pytest.mark.parametrize("knobs", [{"hang": True}, {"text": "1 2 3", "delay": 60}], ids=["hanging", "working"])
-async def test_a_caller_that_leaves_frees_the_slot_and_stops_the_work(house, placement, knobs):
+@pytest.mark.parametrize("options", [{"hang": True}, {"text": "1 2 3", "delay": 60}], ids=["hanging", "working"])
+async def test_a_caller_that_leaves_frees_the_slot_and_stops_the_work(house, placement, options):
     house = await house()
     a = house.serve("a", placement=placement, slots=2)
     await a.load()
-    call = house.start(**knobs)
+    call = house.start(**options)
     await house.begun()
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)

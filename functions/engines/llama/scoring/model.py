@@ -11,15 +11,15 @@ from typing import Self
 
 import msgspec
 
-from functions.engines.llama import devices
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory import devices
+from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring import plan as planning
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import ScoringContext, alone
+from functions.engines.llama.scoring.scheduler import Scheduler
 from functions.engines.llama.scoring.scorer import Scorer
-from functions.engines.llama.scoring.turns import Turns
-from functions.engines.llama.vocabulary import Vocabulary
 from host.function import Load, Plan, Progress
 
 
@@ -35,7 +35,7 @@ class ScoringModel:
         """Whether branches share what is computed; else each answer is computed in full."""
         self._context = context
         scorer = Scorer(context, budget=options.batch, alone=not self.reuses)
-        self._turns = Turns(scorer, context.abort)
+        self._turns = Scheduler(scorer, context.abort)
 
     @staticmethod
     def plan(load: Load) -> Plan:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from functions.engines.llama import devices
-from functions.engines.llama.devices import Device, Target
-from functions.engines.llama.fitting import Asked, Choice, Fitting
-from functions.engines.llama.layout import layouts
+from functions.engines.llama.memory import devices
+from functions.engines.llama.memory.device_split import layouts
+from functions.engines.llama.memory.devices import Device, Target
+from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit
+from functions.engines.llama.memory.plan import PROCESS, rooms
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.plan import PROCESS, rooms
-from functions.engines.llama.scoring.scales import ScoringScales
+from functions.engines.llama.scoring.estimate import ScoringEstimate
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 
@@ -28,7 +28,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     if options.adapters:
         raise LoadFailed("options.adapters: adapters are for chats; decisions are not computed with them")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
-    scales = ScoringScales(load.path, options)
+    scales = ScoringEstimate(load.path, options)
     try:
         model = scales.model()
         choice, taken = _fit(load, options, scales, seen)
@@ -61,8 +61,8 @@ def cells(options: LlamaOptions, longest: int) -> int:
 
 
 def _fit(
-    load: Load, options: LlamaOptions, scales: ScoringScales, seen: tuple[Device, ...]
-) -> tuple[Choice, dict[str, int]]:
+    load: Load, options: LlamaOptions, scales: ScoringEstimate, seen: tuple[Device, ...]
+) -> tuple[FitResult, dict[str, int]]:
     """Return devices and the longest sequence, and the bytes of it all by pool."""
     found = devices.candidates(load.manifest.device, seen)
     room = rooms(load, found)
@@ -74,7 +74,7 @@ def _fit(
     def weigh(target: Target, context: int, _: int) -> dict[str, int]:
         return dict(Counter(weights(target)) + Counter(scales.scoring(target, cells(options, context)).total))
 
-    asked = Asked(
+    asked = FitRequest(
         context=None if load.manifest.context == "auto" else load.manifest.context,
         slots=1,
         layers=None if options.gpu_layers == "auto" else options.gpu_layers,
@@ -82,7 +82,7 @@ def _fit(
         trained=model.trained,
         model_layers=model.layers,
     )
-    choice = Fitting(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
+    choice = MemoryFit(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
     return choice, weigh(choice.target, choice.context, 1)
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from functions.engines.llama.context import ABORTED, COMPUTED
+from functions.engines.llama.model.context import ABORTED, COMPUTED
+from functions.engines.llama.scoring.batches import TreeBatch, common, rounds
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
-from functions.engines.llama.scoring.rounds import Round, common, rounds
+from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.tree import Node, Tree
-from functions.engines.llama.scoring.trunks import Trunks
 from host.errors import ColdframeError, OutOfMemory
 
 TRUNKS = 8
@@ -63,7 +63,7 @@ class Work:
         """Say whether a round is left."""
         return self._ahead is not None or bool(self._doubtful and self._retries < _RETRIES and self._vain < _VAIN)
 
-    def next(self) -> Round | None:
+    def next(self) -> TreeBatch | None:
         """Return the round to compute next, None when all is done."""
         found = self._ahead
         if found is not None:
@@ -115,7 +115,7 @@ class Scorer:
         self._context = context
         self._budget = budget
         self._alone = alone
-        self._trunks = Trunks(context, count=TRUNKS, cells=context.cells)
+        self._trunks = ScoringPrefixes(context, count=TRUNKS, cells=context.cells)
         self._reading: list[tuple[int, Node]] = []
         self._bad: list[Node] = []
 
@@ -144,7 +144,7 @@ class Scorer:
         work.learn(todo.lead, self._bad)
         return True
 
-    def _behind_trunk(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
+    def _behind_trunk(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
         ids = work.trunk(todo.lead)
         trunk, known = self._trunks.place(ids, len(todo.steps))
         tips = range(TRUNKS, TRUNKS + todo.tips)
@@ -164,7 +164,7 @@ class Scorer:
         if work.cached is None:
             work.cached = known
 
-    def _keep(self, work: Work, todo: Round, trunk: int, tip: int) -> None:
+    def _keep(self, work: Work, todo: TreeBatch, trunk: int, tip: int) -> None:
         """Leave behind the prefix what the next round begins with, and nothing else of leads."""
         ahead = work.ahead()
         if todo.lead or ahead:
@@ -172,7 +172,7 @@ class Scorer:
             length = len(work.prefix) + common(todo.lead, ahead)
             self._trunks.adopt(trunk, tip, work.trunk(ahead), length)
 
-    def _by_itself(self, work: Work, todo: Round, guard: Callable[[], None]) -> None:
+    def _by_itself(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
         sequence = 0
         try:
             self._run([sequence, sequence], work.trunk(todo.lead), 0, todo, guard)
@@ -180,7 +180,7 @@ class Scorer:
             self._context.forget(sequence)
 
     def _run(
-        self, line: Sequence[int], missing: Sequence[int], known: int, todo: Round, guard: Callable[[], None]
+        self, line: Sequence[int], missing: Sequence[int], known: int, todo: TreeBatch, guard: Callable[[], None]
     ) -> None:
         """Compute what is missing of prefix and lead for all sequences of the line, and the steps for those behind."""
         context, batch = self._context, self._context.batch

@@ -8,10 +8,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence.layout import Step
 from functions.engines.onnx.encoder import Floats
 from functions.engines.onnx.sentence.pooling import scale
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence.layout import Step
 from host.errors import LoadFailed
 
 Layer = Callable[[Floats], Floats]

@@ -13,9 +13,13 @@ import numpy as np
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence.layout import Layout
+from functions.engines.checkpoint.sentence.output import Vector
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.onnx import encoder as encoders
 from functions.engines.onnx import plan as planning
-from functions.engines.onnx import tokens as tokenizers
+from functions.engines.onnx import tokenizer as tokenizers
 from functions.engines.onnx.encoder import Encoder, Floats
 from functions.engines.onnx.files import Files
 from functions.engines.onnx.library import ran_out
@@ -23,10 +27,6 @@ from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from functions.engines.onnx.sentence import layers
 from functions.engines.onnx.sentence.pooling import pool
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence.layout import Layout
-from functions.engines.transformers.sentence.output import Vector
-from functions.engines.transformers.tokenizer import Tokenizer
 from host.errors import ColdframeError, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
@@ -39,7 +39,7 @@ class OnnxSentence:
     """An encoder with its head. `size` is a vector's numbers, `longest` an input's tokens, special ones included."""
 
     def __init__(
-        self, plan: Plan, layout: Layout, encoder: Encoder, tokens: Tokenizer, knobs: OnnxOptions, folder: Folder
+        self, plan: Plan, layout: Layout, encoder: Encoder, tokens: FastTokenizer, options: OnnxOptions, folder: Folder
     ) -> None:
         self.layout = layout
         self.tokenizer = tokens
@@ -54,7 +54,7 @@ class OnnxSentence:
         # A graph that pools has its dense layers in it too.
         steps = [step for step in layout.steps if step[0] == "Normalize"] if self._pools else layout.steps
         self._layers, self.size = layers.load(steps, folder, wide)
-        budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(knobs))
+        budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(options))
         self._batcher: Batcher[Item, Vector] = Batcher(
             self._compute, size, budget=budget, overhead=planning.OVERHEAD, ran_out=ran_out
         )
@@ -62,19 +62,19 @@ class OnnxSentence:
     @staticmethod
     def plan(load: Load, layout: Layout) -> Plan:
         """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
-        knobs, files = _read(load)
+        options, files = _read(load)
         layout = _dense(layout)
-        plan = planning.encoder(load, knobs, files, layout.longest)
+        plan = planning.encoder(load, options, files, layout.longest)
         return msgspec.structs.replace(plan, notes=(*plan.notes, *layout.notes))
 
     @classmethod
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer, graph and head; raises `LoadFailed` and `OutOfMemory`."""
-        knobs, files = _read(load)
+        options, files = _read(load)
         layout = _dense(layout)
         tokens = tokenizers.load(files, load.threads, lower=layout.lower)
         try:
-            return cls(plan, layout, encoders.load(load, knobs, files, progress), tokens, knobs, files.folder)
+            return cls(plan, layout, encoders.load(load, options, files, progress), tokens, options, files.folder)
         except BaseException:
             tokens.close()
             raise

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from functions.engines.checkpoint.sentence.layout import Mode
 from functions.engines.onnx.encoder import Floats, Mask
-from functions.engines.transformers.sentence.layout import Mode
 
 _TINY = np.float32(1e-9)
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from functions.engines.batching.item import Item
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.sentence import depth, layers, weighing
-from functions.engines.transformers.sentence.depth import States
-from functions.engines.transformers.sentence.layout import Kind, Layout
-from functions.engines.transformers.sentence.output import Output, Vector, Wanted
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence.layout import Kind, Layout
+from functions.engines.checkpoint.sentence.output import Output, Vector, Wanted
+from functions.engines.checkpoint.sentence.sparse import Lexical, Splade
+from functions.engines.transformers.sentence import layer_pooling, layers, sparse_pooling
+from functions.engines.transformers.sentence.layer_pooling import States
 from functions.engines.transformers.sentence.pooling import pool
-from functions.engines.transformers.sentence.sparse import Lexical, Splade
 
 
 class Head:
@@ -28,7 +28,7 @@ class Head:
         hidden: int,
         device: torch.device,
         special: Sequence[int] = (),
-        states: States = depth.last,
+        states: States = layer_pooling.last,
     ) -> None:
         """`special` are ids of the vocabulary that mean no word."""
         self._layout = layout
@@ -36,7 +36,7 @@ class Head:
         self._special = np.array(special, dtype=np.int32)
         self._layers, self.size = layers.load(layout.steps, folder, hidden * len(layout.pooling), device)
         self._tokens, self.token_size = (
-            layers.load(layout.late.steps, folder, hidden, device) if layout.late is not None else ([], 0)
+            layers.load(layout.colbert.steps, folder, hidden, device) if layout.colbert is not None else ([], 0)
         )
         lexical = layout.sparse.file if isinstance(layout.sparse, Lexical) else None
         self._lexical = layers.load((("Linear", lexical),), folder, hidden, device)[0] if lexical else []
@@ -45,7 +45,9 @@ class Head:
         """Return what each item wants, from the encoder's output, and the mask of (items, tokens)."""
         found = [Output() for _ in items]
         if isinstance(self._layout.sparse, Splade):
-            for one, weights in zip(found, weighing.of_logits(output.logits, mask, self._layout.sparse), strict=True):
+            for one, weights in zip(
+                found, sparse_pooling.of_logits(output.logits, mask, self._layout.sparse), strict=True
+            ):
                 one.sparse = weights
             return found
         states = self._states(output)
@@ -68,7 +70,7 @@ class Head:
         weights = hidden.float()
         for layer in self._lexical:
             weights = layer(weights)
-        return list(weighing.of_tokens(weights.squeeze(-1), [item.ids for item in items], self._special))
+        return list(sparse_pooling.of_tokens(weights.squeeze(-1), [item.ids for item in items], self._special))
 
     def _late(self, hidden: torch.Tensor, mask: torch.Tensor, items: Sequence[Item]) -> list[Any]:
         vectors = hidden.float()

@@ -9,7 +9,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from functions.engines.transformers.folder import Folder
+from functions.engines.checkpoint.folder import Folder
 from host.errors import LoadFailed
 
 Layer = Callable[[torch.Tensor], torch.Tensor]

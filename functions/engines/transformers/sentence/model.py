@@ -14,23 +14,24 @@ import torch
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
-from functions.engines.transformers import cores, limits, memory, tokenizer
+from functions.engines.checkpoint import limits, tokenizer
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence.layout import Layout
+from functions.engines.checkpoint.sentence.output import Output, Vector, Wanted
+from functions.engines.checkpoint.sentence.sparse import Splade
+from functions.engines.checkpoint.sentence.tasks import Tasks, laid, named_id
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import encoder as encoders
+from functions.engines.transformers import memory, threads
 from functions.engines.transformers import plan as planning
 from functions.engines.transformers.encoder import Encoder
-from functions.engines.transformers.folder import Folder
+from functions.engines.transformers.numerics import Judged
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.parity import Judged
-from functions.engines.transformers.sentence import depth
-from functions.engines.transformers.sentence.depth import States
+from functions.engines.transformers.sentence import layer_pooling
 from functions.engines.transformers.sentence.head import Head
-from functions.engines.transformers.sentence.layout import Layout
-from functions.engines.transformers.sentence.output import Output, Vector, Wanted
+from functions.engines.transformers.sentence.layer_pooling import States
 from functions.engines.transformers.sentence.pooling import pool
-from functions.engines.transformers.sentence.sparse import Splade
-from functions.engines.transformers.sentence.tasks import Tasks, laid, named_id
-from functions.engines.transformers.tokenizer import Tokenizer
 from functions.engines.transformers.weights import AUTO
 from host.errors import LoadFailed, NotFinite
 from host.function import RAM, Load, Plan, Progress
@@ -53,8 +54,8 @@ class SentenceModel:
         layout: Layout,
         encoder: Encoder,
         head: Head,
-        tokens: Tokenizer,
-        knobs: TransformersOptions,
+        tokens: FastTokenizer,
+        options: TransformersOptions,
         tasks: Tasks,
     ) -> None:
         self.layout = laid(layout, tasks)
@@ -64,7 +65,7 @@ class SentenceModel:
         self.longest = plan.context or 0
         self._encoder = encoder
         self._head = head
-        how = encoders.batching(knobs, plan, encoder)
+        how = encoders.batching(options, plan, encoder)
         if isinstance(layout.sparse, Splade):
             how["padding"] = 1.0  # its head gives a logit for each word, also to padding
         self._batcher: Batcher[Item, Output] = Batcher(
@@ -78,12 +79,12 @@ class SentenceModel:
     @staticmethod
     def plan(load: Load, layout: Layout) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        knobs, model = _read(load, layout)
+        options, model = _read(load, layout)
         config = model.config()
         # max_seq_length of the model's own files replaces the tokenizer's bound, which may be smaller
         own = {} if layout.longest else model.mapping("tokenizer_config.json")
         longest, bound = limits.longest(config, own, load.manifest.context, layout.longest)
-        plan = planning.encoder(load, knobs, model, longest)
+        plan = planning.encoder(load, options, model, longest)
         if layout.layers is not None:
             plan = _with_layers(plan, config, load)
         if isinstance(layout.sparse, Splade):
@@ -94,17 +95,17 @@ class SentenceModel:
     @classmethod
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer, weights and head; raises `LoadFailed` and `OutOfMemory`."""
-        knobs, model = _read(load, layout)
-        tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=knobs.trust_remote_code)
+        options, model = _read(load, layout)
+        tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=options.trust_remote_code)
         auto = "AutoModelForMaskedLM" if isinstance(layout.sparse, Splade) else AUTO
-        states = depth.load(layout.layers, Folder(load.path), _number(model.config(), *_LAYERS))
+        states = layer_pooling.load(layout.layers, Folder(load.path), _number(model.config(), *_LAYERS))
         judged = _judged(layout, states)
-        encoder = encoders.load(load, plan, knobs, model, progress, auto, tokens=tokens, judged=judged)
+        encoder = encoders.load(load, plan, options, model, progress, auto, tokens=tokens, judged=judged)
         hidden = getattr(encoder.model.config, "hidden_size", None)
         if not isinstance(hidden, int):
             raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
         head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
-        return cls(plan, layout, encoder, head, tokens, knobs, Tasks(layout, model, tokens))
+        return cls(plan, layout, encoder, head, tokens, options, Tasks(layout, model, tokens))
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
         """Return the dense vector of each item, in their order; raises what `outputs` raises."""
@@ -116,7 +117,7 @@ class SentenceModel:
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen, and by which file."""
-        late = {"token_dimension": self._head.token_size} if self.layout.late is not None else {}
+        late = {"token_dimension": self._head.token_size} if self.layout.colbert is not None else {}
         return self.layout.detail(self.size) | self._encoder.detail() | late
 
     def close(self) -> None:
@@ -172,15 +173,15 @@ def _finite(output: Output) -> bool:
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
     if layout.table is not None:
         raise LoadFailed("modules.json: a model without an encoder (StaticEmbedding) is served as embeddings only")
-    knobs = msgspec.msgpack.decode(load.options, type=TransformersOptions)
-    if layout.layers is not None and knobs.attention == "auto":
-        knobs = msgspec.structs.replace(knobs, attention="sdpa")  # only the last layer gives packed states back
-    if isinstance(layout.sparse, Splade) and knobs.batch_tokens == "auto":
-        knobs = msgspec.structs.replace(knobs, batch_tokens=_SPLADE_TOKENS >> load.attempt)
-    return knobs, Folder(load.path).inside(layout.encoder)
+    options = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    if layout.layers is not None and options.attention == "auto":
+        options = msgspec.structs.replace(options, attention="sdpa")  # only the last layer gives packed states back
+    if isinstance(layout.sparse, Splade) and options.batch_tokens == "auto":
+        options = msgspec.structs.replace(options, batch_tokens=_SPLADE_TOKENS >> load.attempt)
+    return options, Folder(load.path).inside(layout.encoder)
 
 
-def _special(model: Folder, tokens: Tokenizer) -> list[int]:
+def _special(model: Folder, tokens: FastTokenizer) -> list[int]:
     """Return the ids that stand around texts or for what is no word."""
     named = (named_id(model, name, tokens) for name in ("cls_token", "eos_token", "pad_token", "unk_token"))
     return [*tokens.prefix, *tokens.suffix, *(one for one in named if one is not None)]
@@ -195,7 +196,7 @@ def _with_layers(plan: Plan, config: dict[str, Any], load: Load) -> Plan:
 def _with(plan: Plan, each: int, load: Load) -> Plan:
     """Return the plan with `each` bytes more for a token of the largest batches that are computed side by side."""
     longest = max(int(plan.detail["batch_tokens"]), plan.context or 0)  # an input of more than a batch runs alone
-    extra = each * longest * cores.lanes(devices.choose(load.manifest.device), load.threads)
+    extra = each * longest * threads.lanes(devices.choose(load.manifest.device), load.threads)
     pool = next((name for name in plan.bytes if name != RAM), RAM)
     return msgspec.structs.replace(plan, bytes={**plan.bytes, pool: plan.bytes[pool] + extra})
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from functions.engines.transformers.sentence.layout import Mode
+from functions.engines.checkpoint.sentence.layout import Mode
 
 _TINY = 1e-9
 

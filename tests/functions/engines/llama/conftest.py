@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from functions.engines.llama.context import Context
-from functions.engines.llama.decoder import Decoder
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.decode.decoder import Decoder
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.slots import Slots
+from functions.engines.llama.prefix_cache.slots import Slots
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ import onnxmodels
 import pytest
 import tinymodels
 
-from functions.engines.onnx.headed import OnnxHeaded
+from functions.engines.onnx.classifier import OnnxClassifierModel
 
 Head = Literal["sequence", "token"]
-Opener = Callable[..., OnnxHeaded]
+Opener = Callable[..., OnnxClassifierModel]
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +53,11 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opener() -> Iterator[Opener]:
-    opened: list[OnnxHeaded] = []
+    opened: list[OnnxClassifierModel] = []
 
-    def open_(path: Path, head: Head, options: dict[str, Any] | None = None, **manifest: Any) -> OnnxHeaded:
+    def open_(path: Path, head: Head, options: dict[str, Any] | None = None, **manifest: Any) -> OnnxClassifierModel:
         load = onnxmodels.given(path, options, **manifest)
-        opened.append(OnnxHeaded.load(load, OnnxHeaded.plan(load), loads.ignore, head))
+        opened.append(OnnxClassifierModel.load(load, OnnxClassifierModel.plan(load), loads.ignore, head))
         return opened[-1]
 
     yield open_

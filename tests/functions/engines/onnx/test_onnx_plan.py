@@ -12,15 +12,15 @@ import pytest
 from onnxmodels import given
 
 from functions.engines.onnx import plan as planning
+from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.files import Files
-from functions.engines.onnx.headed import OnnxHeaded
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import LoadFailed, ManifestError
 from host.manifest.schema import docs
 
 
 def test_bytes_are_those_of_the_files_and_of_a_batch(rampart: Path) -> None:
-    found = OnnxHeaded.plan(given(rampart))
+    found = OnnxClassifierModel.plan(given(rampart))
     size = (rampart / "onnx" / "model_q4.onnx").stat().st_size
     assert size <= found.detail["weights"] < 1.2 * size
     assert found.bytes["ram"] > size + found.detail["activations"]
@@ -33,14 +33,17 @@ def test_weights_beside_a_graph_take_their_own_size(tmp_path: Path, rampart: Pat
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((rampart / name).read_bytes())
     (tmp_path / "model.onnx").write_bytes((rampart / "onnx" / "model_q4.onnx").read_bytes())
-    inside = OnnxHeaded.plan(given(tmp_path)).detail["weights"]
+    inside = OnnxClassifierModel.plan(given(tmp_path)).detail["weights"]
     onnxmodels.beside(tmp_path / "model.onnx")
-    beside = OnnxHeaded.plan(given(tmp_path)).detail["weights"]
+    beside = OnnxClassifierModel.plan(given(tmp_path)).detail["weights"]
     assert (tmp_path / "model.onnx_data").stat().st_size < beside < inside
 
 
 def test_more_tokens_take_more(rampart: Path) -> None:
-    sizes = [OnnxHeaded.plan(given(rampart, {"batch_tokens": tokens})).bytes["ram"] for tokens in (512, 2048, 16_384)]
+    sizes = [
+        OnnxClassifierModel.plan(given(rampart, {"batch_tokens": tokens})).bytes["ram"]
+        for tokens in (512, 2048, 16_384)
+    ]
     assert sizes == sorted(set(sizes))
 
 
@@ -51,40 +54,40 @@ def test_a_second_attempt_takes_less_unless_the_manifest_says() -> None:
 
 @pytest.mark.parametrize(("context", "longest"), [("auto", 512), (100, 100), (512, 512)])
 def test_lengths_are_bounded_by_the_model_and_the_manifest(rampart: Path, context: int, longest: int) -> None:
-    assert OnnxHeaded.plan(given(rampart, context=context)).context == longest
+    assert OnnxClassifierModel.plan(given(rampart, context=context)).context == longest
 
 
 def test_a_context_beyond_the_model_is_refused(rampart: Path) -> None:
     with pytest.raises(ManifestError, match="context is 9999, but the model takes at most 512 tokens") as caught:
-        OnnxHeaded.plan(given(rampart, context=9999))
+        OnnxClassifierModel.plan(given(rampart, context=9999))
     assert caught.value.key == "context"
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps"])
 def test_devices_other_than_the_cpu_are_refused(rampart: Path, device: str) -> None:
     with pytest.raises(LoadFailed, match=f"device: {device} is not served") as caught:
-        OnnxHeaded.plan(given(rampart, device=device))
+        OnnxClassifierModel.plan(given(rampart, device=device))
     assert caught.value.param == "device"
 
 
 def test_slots_are_noted_as_unused(rampart: Path) -> None:
-    assert any("slots" in note for note in OnnxHeaded.plan(given(rampart, slots=4)).notes)
+    assert any("slots" in note for note in OnnxClassifierModel.plan(given(rampart, slots=4)).notes)
 
 
 @pytest.mark.parametrize(("quantization", "there"), [("q4", True), ("int4", True), ("int8", False), ("fp32", False)])
 def test_a_quantization_that_is_not_there_is_refused(rampart: Path, quantization: str, there: bool) -> None:
     if there:
-        assert OnnxHeaded.plan(given(rampart, quantization=quantization)).detail["file"] == "model_q4.onnx"
+        assert OnnxClassifierModel.plan(given(rampart, quantization=quantization)).detail["file"] == "model_q4.onnx"
         return
     with pytest.raises(LoadFailed, match=rf"no {quantization} among its ONNX files: onnx/model_q4.onnx \(int4\)"):
-        OnnxHeaded.plan(given(rampart, quantization=quantization))
+        OnnxClassifierModel.plan(given(rampart, quantization=quantization))
 
 
 def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
     file = onnxmodels.graph(tmp_path / "model.onnx", [onnxmodels.FLOATS])
     assert Files(file).sizes()[1] == 0
     with pytest.raises(LoadFailed, match=r"config\.json is missing"):
-        OnnxHeaded.plan(given(tmp_path))
+        OnnxClassifierModel.plan(given(tmp_path))
 
 
 def test_every_option_is_documented() -> None:
@@ -97,7 +100,7 @@ from pathlib import Path
 import numpy as np
 import functions.engines.onnx.preload
 from functions.engines.batching.item import Item
-from functions.engines.onnx.headed import OnnxHeaded
+from functions.engines.onnx.headed import OnnxClassifierModel
 from functions.engines.onnx.options import OnnxOptions
 from host.function import Load
 from host.manifest import Manifest
@@ -109,8 +112,8 @@ def memory(name):
 load = Load(manifest=Manifest(task="ner", model="x", name="m"), path={path!r}, engine="onnx", threads=2,
             options=msgspec.Raw(msgspec.msgpack.encode(OnnxOptions())))
 before = memory("VmRSS")
-plan = OnnxHeaded.plan(load)
-model = OnnxHeaded.load(load, plan, lambda stage, done=0, total=0: None, "token")
+plan = OnnxClassifierModel.plan(load)
+model = OnnxClassifierModel.load(load, plan, lambda stage, done=0, total=0: None, "token")
 async def run():
     for tokens in (512, 300, 17, 64, 512, 128):
         await model.logits([Item(ids=np.ones(tokens, np.int32))] * (2048 // tokens))

@@ -11,8 +11,8 @@ import safetensors.torch
 import tinymodels
 import torch
 
+from functions.engines.checkpoint.folder import Folder
 from functions.engines.onnx.sentence import layers, pooling
-from functions.engines.transformers.folder import Folder
 from functions.engines.transformers.sentence import layers as torch_layers
 from functions.engines.transformers.sentence import pooling as torch_pooling
 from host.errors import LoadFailed

@@ -12,8 +12,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from functions.engines.transformers import device, limits, plan, precision
-from functions.engines.transformers.folder import Folder
+from functions.engines.checkpoint import limits
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.transformers import device, plan, precision
 from functions.engines.transformers.options import TransformersOptions
 from host.errors import LoadFailed, ManifestError
 from host.function import Load

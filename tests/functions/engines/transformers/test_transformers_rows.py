@@ -10,7 +10,7 @@ import pytest
 from tinymodels import headed, words_tokenizer
 
 from functions.engines.batching.item import Item
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.classifier import TransformersClassifierModel
 from host.errors import InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -19,9 +19,9 @@ ROWS = 40
 """Of the tiny models' embeddings; their tokenizer has 16 words."""
 
 
-def opened(folder: Path, head: Literal["sequence", "token"], **more: Any) -> TransformersHeaded:
+def opened(folder: Path, head: Literal["sequence", "token"], **more: Any) -> TransformersClassifierModel:
     load = loads.given({"sequence": "classify", "token": "ner"}[head], folder, **more)
-    return TransformersHeaded.load(load, TransformersHeaded.plan(load), loads.ignore, head)
+    return TransformersClassifierModel.load(load, TransformersClassifierModel.plan(load), loads.ignore, head)
 
 
 @pytest.mark.parametrize("head", ["sequence", "token"])

@@ -16,9 +16,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from functions.engines.transformers import tokenizer
-from functions.engines.transformers.folder import Folder
-from functions.engines.transformers.tokenizer import Tokenizer
+from functions.engines.checkpoint import tokenizer
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 from host.errors import InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ TEXTS = ["Hello, world!", "naïve café 日本語 🙂", "  spaces\n\nand lines 
 
 
 @pytest.fixture(scope="module")
-def ours(minilm: Path) -> Iterator[Tokenizer]:
+def ours(minilm: Path) -> Iterator[FastTokenizer]:
     made = tokenizer.load(Folder(minilm), threads=2)
     yield made
     made.close()
@@ -38,7 +38,7 @@ def theirs(minilm: Path) -> transformers.PreTrainedTokenizerBase:
     return transformers.AutoTokenizer.from_pretrained(minilm)
 
 
-async def test_ids_are_those_of_transformers(ours: Tokenizer, theirs: transformers.PreTrainedTokenizerBase) -> None:
+async def test_ids_are_those_of_transformers(ours: FastTokenizer, theirs: transformers.PreTrainedTokenizerBase) -> None:
     expected = theirs(TEXTS)["input_ids"]
     assert [ids.tolist() for ids in await ours.encode(TEXTS)] == expected
     assert [(await ours.encode([text]))[0].tolist() for text in TEXTS] == expected
@@ -101,13 +101,13 @@ async def test_texts_without_special_tokens(minilm: Path) -> None:
     made.close()
 
 
-async def test_neither_padded_nor_cut(ours: Tokenizer) -> None:
+async def test_neither_padded_nor_cut(ours: FastTokenizer) -> None:
     short, long = await ours.encode(["a", "a " * 1000])
     assert len(short) == 3
     assert len(long) == 1002
 
 
-async def test_many_texts_let_others_in_between(ours: Tokenizer) -> None:
+async def test_many_texts_let_others_in_between(ours: FastTokenizer) -> None:
     many = asyncio.create_task(ours.encode(["some words " * 200] * 1500))
     await asyncio.sleep(0)
     await ours.encode(["one"])
@@ -115,7 +115,7 @@ async def test_many_texts_let_others_in_between(ours: Tokenizer) -> None:
     assert len(await many) == 1500
 
 
-async def test_cancelling_stops_between_slices(ours: Tokenizer) -> None:
+async def test_cancelling_stops_between_slices(ours: FastTokenizer) -> None:
     many = asyncio.create_task(ours.encode(["some words " * 200] * 20_000))
     await asyncio.sleep(0.01)
     many.cancel()
@@ -124,7 +124,7 @@ async def test_cancelling_stops_between_slices(ours: Tokenizer) -> None:
     assert len((await asyncio.wait_for(ours.encode(["one"]), 60))[0]) == 3
 
 
-def test_special_tokens_around_a_text(ours: Tokenizer) -> None:
+def test_special_tokens_around_a_text(ours: FastTokenizer) -> None:
     assert (ours.prefix, ours.suffix) == ([101], [102])
     assert ours.vocabulary == 30522
 
@@ -140,13 +140,13 @@ def test_special_tokens_around_a_text(ours: Tokenizer) -> None:
         ([101, 102], (), [101, 102]),
     ],
 )
-def test_ids_get_their_frame(ours: Tokenizer, ids: list[int], before: tuple[int, ...], found: list[int]) -> None:
+def test_ids_get_their_frame(ours: FastTokenizer, ids: list[int], before: tuple[int, ...], found: list[int]) -> None:
     assert ours.frame(ids, before).tolist() == found
 
 
 @pytest.mark.parametrize("limit", [3, 8, 20, 100])
 async def test_cut_as_transformers_cuts(
-    ours: Tokenizer, theirs: transformers.PreTrainedTokenizerBase, limit: int
+    ours: FastTokenizer, theirs: transformers.PreTrainedTokenizerBase, limit: int
 ) -> None:
     text = "the quick brown fox jumps over the lazy dog and runs away from it"
     expected = theirs(text, truncation=True, max_length=limit)["input_ids"]
@@ -154,7 +154,7 @@ async def test_cut_as_transformers_cuts(
 
 
 def test_a_tokenizer_without_special_tokens() -> None:
-    made = Tokenizer(tokenizers.Tokenizer(WordLevel({"a": 0, "?": 1}, unk_token="?")))
+    made = FastTokenizer(tokenizers.Tokenizer(WordLevel({"a": 0, "?": 1}, unk_token="?")))
     assert (made.prefix, made.suffix) == ([], [])
     assert made.frame([0, 1]).tolist() == [0, 1]
     assert made.cut(made.frame([0, 1, 0]), 2).tolist() == [0, 1]
@@ -162,13 +162,13 @@ def test_a_tokenizer_without_special_tokens() -> None:
 
 
 async def test_lower_casing() -> None:
-    made = Tokenizer(tokenizers.Tokenizer(WordLevel({"abc": 0, "?": 1}, unk_token="?")), lower=True)
+    made = FastTokenizer(tokenizers.Tokenizer(WordLevel({"abc": 0, "?": 1}, unk_token="?")), lower=True)
     assert (await made.encode(["ABC"]))[0].tolist() == [0]
     assert made.bare("Abc") == [0]
     made.close()
 
 
-async def test_made_of_older_files(minilm: Path, tmp_path: Path, ours: Tokenizer) -> None:
+async def test_made_of_older_files(minilm: Path, tmp_path: Path, ours: FastTokenizer) -> None:
     for name in ("vocab.txt", "tokenizer_config.json", "special_tokens_map.json", "config.json"):
         shutil.copy(minilm / name, tmp_path)
     made = tokenizer.load(Folder(tmp_path), threads=1)
@@ -223,13 +223,13 @@ def test_a_small_vocabulary_that_suits_the_model_is_read(minilm: Path, tmp_path:
     made.close()
 
 
-def grown(added: int, *, base: int = 6) -> Tokenizer:
+def grown(added: int, *, base: int = 6) -> FastTokenizer:
     """Return a tokenizer of `base` words, the first two of them around each text, and of added tokens behind them."""
     words = tokenizers.Tokenizer(WordLevel({f"w{at}": at for at in range(base)}, unk_token="w2"))
     words.pre_tokenizer = Whitespace()
     words.post_processor = TemplateProcessing(single="w0 $A w1", special_tokens=[("w0", 0), ("w1", 1)])
     words.add_tokens([f"more{at}" for at in range(added)])
-    return Tokenizer(words)
+    return FastTokenizer(words)
 
 
 @pytest.mark.parametrize("rows", [6, 7, 8])
@@ -271,7 +271,7 @@ def test_special_tokens_without_a_row_are_refused() -> None:
     words = tokenizers.Tokenizer(WordLevel({"a": 0, "b": 1}, unk_token="a"))
     words.add_special_tokens(["<s>"])
     words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 2)])
-    made = Tokenizer(words)
+    made = FastTokenizer(words)
     with pytest.raises(LoadFailed, match=r"puts around texts the token '<s>' \(id 2\)"):
         made.bound(2)
     made.close()

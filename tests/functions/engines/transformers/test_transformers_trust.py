@@ -18,7 +18,7 @@ import transformers
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.transformers import TransformersEmbeddings
 from functions.engines.batching.item import Item
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.classifier import TransformersClassifierModel
 from host.errors import LoadFailed
 
 CONFIGURATION = """
@@ -167,7 +167,7 @@ def test_planning_runs_nothing(folder: Path, ran: Path) -> None:
 def test_vectors_of_a_trusted_model(folder: Path, ran: Path, embedder: Any, quantization: str) -> None:
     instance = embedder(folder, TRUST, quantization=quantization)
     assert ran.exists()
-    detail = instance.facts().detail
+    detail = instance.info().detail
     assert (detail["architecture"], detail["dtype"]) == ("OwnModel", quantization)
     assert detail["padding"] == "to the longest of a batch"
     found = asyncio.run(instance.answer(EmbeddingsRequest(model="m", input=TEXTS)))
@@ -185,7 +185,7 @@ def test_vectors_of_a_trusted_model(folder: Path, ran: Path, embedder: Any, quan
 def test_logits_of_a_trusted_model(folder: Path, ran: Path) -> None:
     weights(folder, "own.")
     load = loads.given("classify", folder, TRUST)
-    model = TransformersHeaded.load(load, TransformersHeaded.plan(load), loads.ignore, "sequence")
+    model = TransformersClassifierModel.load(load, TransformersClassifierModel.plan(load), loads.ignore, "sequence")
     try:
         assert model.labels == ("a", "b", "c")
 
@@ -208,7 +208,7 @@ def test_a_head_without_trust_is_refused(folder: Path, ran: Path) -> None:
     weights(folder, "own.")
     load = loads.given("classify", folder)
     with pytest.raises(LoadFailed, match="trust_remote_code: true"):
-        TransformersHeaded.load(load, TransformersHeaded.plan(load), loads.ignore, "sequence")
+        TransformersClassifierModel.load(load, TransformersClassifierModel.plan(load), loads.ignore, "sequence")
     assert not ran.exists()
 
 
@@ -239,5 +239,5 @@ def test_a_model_that_needs_no_code_loads_either_way(
     tmp_path: Path, embedder: Any, ran: Path, options: dict[str, Any]
 ) -> None:
     instance = embedder(tinymodels.tiny(tmp_path / "bert"), options)
-    assert instance.facts().detail["architecture"] == "BertModel"
+    assert instance.info().detail["architecture"] == "BertModel"
     assert not ran.exists()

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from functions.engines.batching.item import Item
-from functions.engines.transformers.headed import TransformersHeaded
+from functions.engines.transformers.classifier import TransformersClassifierModel
 
 INPUTS = [[4, 5, 6, 7, 8, 9, 10], [4], [5, 0], [6, 1, 0], [7, 7, 2], [9, 9, 9, 3]]
 """They end with the smallest ids there are, which would be the first ones to be taken for padding."""
@@ -35,7 +35,7 @@ def test_a_batch_is_classified_as_its_inputs_alone(folder: Path) -> None:
     with torch.no_grad():
         expected = np.concatenate([model(input_ids=torch.tensor([ids])).logits.numpy() for ids in INPUTS])
     load = loads.given("classify", folder)
-    ours = TransformersHeaded.load(load, TransformersHeaded.plan(load), loads.ignore, "sequence")
+    ours = TransformersClassifierModel.load(load, TransformersClassifierModel.plan(load), loads.ignore, "sequence")
     try:
         found = asyncio.run(ours.logits([Item(ids=np.array(ids, dtype=np.int32)) for ids in INPUTS]))
     finally:

@@ -1,4 +1,4 @@
-"""What is asked of the function and what it answers: two operations with one list of knobs."""
+"""What is asked of the function and what it answers: two operations with one list of options."""
 
 from __future__ import annotations
 

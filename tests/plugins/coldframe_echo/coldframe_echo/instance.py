@@ -24,7 +24,7 @@ from coldframe_echo.api import Call, Echo, EchoAnswer, EchoEvent, End, Report, T
 from coldframe_echo.faults import die, error, hoard, ignore_sigterm, touch
 from coldframe_echo.options import EchoOptions
 from host.errors import LoadFailed, OutOfMemory
-from host.function import RAM, Facts, Instance, Load, Plan, Progress, Usage
+from host.function import RAM, Instance, InstanceInfo, Load, Plan, Progress, Usage
 
 _SLOTS = 4
 _STEP = 0.02
@@ -34,9 +34,9 @@ _WORD = re.compile(r"\s*\S+")
 class EchoInstance(Instance):
     """Says back what it hears; see `EchoOptions` for what a manifest can break, and `Call` for what a request can."""
 
-    def __init__(self, load: Load, plan: Plan, knobs: EchoOptions, text: str, memory: mmap.mmap | None) -> None:
+    def __init__(self, load: Load, plan: Plan, options: EchoOptions, text: str, memory: mmap.mmap | None) -> None:
         self._plan = plan
-        self._knobs = knobs
+        self._options = options
         self._text = text
         self._memory = memory
         self._counts = dict.fromkeys(("started", "finished", "cancelled", "failed", "running", "peak"), 0)
@@ -45,17 +45,19 @@ class EchoInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Tell the file's size and the hoard, or whatever number the options want told. Raises `LoadFailed`."""
-        knobs = _knobs(load)
-        time.sleep(knobs.plan_seconds)
-        if knobs.plan_crash is not None:
-            die(knobs.plan_crash)
-        if knobs.plan_fails is not None:
-            raise LoadFailed(knobs.plan_fails)
+        options = _options(load)
+        time.sleep(options.plan_seconds)
+        if options.plan_crash is not None:
+            die(options.plan_crash)
+        if options.plan_fails is not None:
+            raise LoadFailed(options.plan_fails)
         device = "cpu" if load.manifest.device == "auto" else load.manifest.device
         pool = RAM if device == "cpu" else device
-        if pool != RAM and knobs.vram_bytes is None:
+        if pool != RAM and options.vram_bytes is None:
             raise LoadFailed(f"There is no device {device!r} here; the option `vram_bytes` pretends that there is.")
-        size = knobs.hoard_bytes + Path(load.path).stat().st_size if knobs.plan_bytes is None else knobs.plan_bytes
+        size = (
+            options.hoard_bytes + Path(load.path).stat().st_size if options.plan_bytes is None else options.plan_bytes
+        )
         wanted = load.manifest.slots
         slots = max(1, _SLOTS >> load.attempt) if wanted == "auto" else wanted
         return Plan(
@@ -65,41 +67,41 @@ class EchoInstance(Instance):
             context=4096 if load.manifest.context == "auto" else load.manifest.context,
             notes=(f"{slots} slots, because " + ("nothing else was asked" if wanted == "auto" else "of the manifest"),),
             detail={"weights": size},
-            pools={} if pool == RAM or knobs.vram_bytes is None else {pool: knobs.vram_bytes},
+            pools={} if pool == RAM or options.vram_bytes is None else {pool: options.vram_bytes},
         )
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Read the file, take the hoard, and break as the options say. Raises `OutOfMemory` and `LoadFailed`."""
-        knobs = _knobs(load)
-        if knobs.deaf:
+        options = _options(load)
+        if options.deaf:
             ignore_sigterm()
         try:
             text = Path(load.path).read_text(encoding="utf-8").strip()
-            memory = hoard(knobs.hoard_bytes)
+            memory = hoard(options.hoard_bytes)
         except (OSError, UnicodeDecodeError) as problem:
             raise LoadFailed(f"The echo model is no readable text file: {problem}") from None
         print(f"echo read {load.path}", file=sys.stderr)
-        total = max(knobs.hoard_bytes, len(text))
-        for done, more in _steps(total, knobs.load_seconds):
+        total = max(options.hoard_bytes, len(text))
+        for done, more in _steps(total, options.load_seconds):
             if memory is not None:
                 touch(memory, done, more)
             progress("weights", more, total)
-        if load.attempt < knobs.load_oom or knobs.load_fails is not None:
+        if load.attempt < options.load_oom or options.load_fails is not None:
             if memory is not None:
                 memory.close()
-            if load.attempt < knobs.load_oom:
+            if load.attempt < options.load_oom:
                 raise OutOfMemory(f"Attempt {load.attempt} ran out of memory, as the option `load_oom` wants.")
-            raise LoadFailed(knobs.load_fails or "")
-        if knobs.load_crash is not None:
-            die(knobs.load_crash)
-        return cls(load, plan, knobs, text, memory)
+            raise LoadFailed(options.load_fails or "")
+        if options.load_crash is not None:
+            die(options.load_crash)
+        return cls(load, plan, options, text, memory)
 
-    def facts(self) -> Facts:
+    def info(self) -> InstanceInfo:
         """Return the slots as planned and the capacity, which the options may set apart from them."""
-        capacity = self._plan.slots if self._knobs.capacity is None else self._knobs.capacity
-        detail = {"words": len(_WORD.findall(self._text)), "hoard_bytes": self._knobs.hoard_bytes}
-        return Facts(capacity=capacity, context=self._plan.context, slots=self._plan.slots, detail=detail)
+        capacity = self._plan.slots if self._options.capacity is None else self._options.capacity
+        detail = {"words": len(_WORD.findall(self._text)), "hoard_bytes": self._options.hoard_bytes}
+        return InstanceInfo(capacity=capacity, context=self._plan.context, slots=self._plan.slots, detail=detail)
 
     def answer(self, request: Call) -> Awaitable[Any] | AsyncIterator[Any]:
         """Answer `Echo` with `Token`s and an `End`, and any other `Call` with one `EchoAnswer`."""
@@ -107,8 +109,8 @@ class EchoInstance(Instance):
 
     def close(self) -> None:
         """Give the hoard back; a deaf instance never comes to it."""
-        time.sleep(self._knobs.close_seconds)
-        while self._knobs.deaf:
+        time.sleep(self._options.close_seconds)
+        while self._options.deaf:
             time.sleep(60)
         if self._memory is not None:
             self._memory.close()
@@ -191,7 +193,7 @@ class EchoInstance(Instance):
         return Report(pid=os.getpid(), attempt=self._attempt, **self._counts)
 
 
-def _knobs(load: Load) -> EchoOptions:
+def _options(load: Load) -> EchoOptions:
     return msgspec.msgpack.decode(load.options, type=EchoOptions)
 
 

@@ -13,7 +13,7 @@ Attempts = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
 class EchoOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The knobs of one manifest; all of them leave a healthy instance when they are not set."""
+    """The options of one manifest; all of them leave a healthy instance when they are not set."""
 
     capacity: Capacity | None = None
     """Requests the instance takes side by side; default: its slots."""

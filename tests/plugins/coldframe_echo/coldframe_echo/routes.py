@@ -31,7 +31,7 @@ class EchoRenderer:
 @post("/v1/echo", status_code=200, tags=["echo"])
 async def echo(data: JSONBody[EchoBody], host: NamedDependency[SkipValidation[Host]]) -> Response[Any]:
     """Say the text back."""
-    knobs: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}
+    options: dict[str, Any] = {field: getattr(data, field) for field in Call.__struct_fields__}
     if data.stream:
-        return EventStream(host.stream(data.model, ECHO, Echo(**knobs)), EchoRenderer())
-    return JsonResponse(await host.call(data.model, ECHO_ONCE, EchoOnce(**knobs)))
+        return EventStream(host.stream(data.model, ECHO, Echo(**options)), EchoRenderer())
+    return JsonResponse(await host.call(data.model, ECHO_ONCE, EchoOnce(**options)))

@@ -1,0 +1,363 @@
+"""How a model's own files say that vectors are made: sentence-transformers' modules, pooling, prompts, lengths.
+
+Options of the manifest go before the files; what was chosen, and by whom, is written down in `notes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence import colbert, modules, sparse
+from functions.engines.checkpoint.sentence.colbert import ColbertConfig
+from functions.engines.checkpoint.sentence.modules import AFTER, ENCODERS, ROUTERS, TABLES, Module
+from functions.engines.checkpoint.sentence.sparse import Lexical, Splade, Weighed
+from host.errors import LoadFailed
+
+Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
+Kind = Literal["dense", "sparse", "colbert"]
+"""What an input becomes: one vector, weights of words, or a vector for each token."""
+Step = tuple[str, str]
+"""What follows pooling: (`Dense` or `LayerNorm`, its folder) or (`Normalize`, "")."""
+
+_FLAGS: dict[str, Mode] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
+    "pooling_mode_weightedmean_tokens": "weighted_mean",
+    "pooling_mode_lasttoken": "last",
+}
+"""The flags of `1_Pooling/config.json`, in the order in which several are put behind one another."""
+
+_WORDS: dict[str, Mode] = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "mean_sqrt_len",
+    "weightedmean": "weighted_mean",
+    "lasttoken": "last",
+}
+"""The words of newer files' `pooling_mode`."""
+
+PAIRED = frozenset({"clip", "siglip"})
+"""Model types with a tower for texts and one for pictures, whose vectors lie in one space."""
+
+
+class LayoutOverrides(msgspec.Struct, kw_only=True, frozen=True):
+    """What the manifest says of it, which goes before the files; `auto` leaves it to them."""
+
+    pooling: Mode | Literal["auto"] = "auto"
+    normalize: bool | Literal["auto"] = "auto"
+    matryoshka: bool | list[int] | Literal["auto"] = "auto"
+    prompts: dict[str, str] = {}
+
+
+class Layers(msgspec.Struct, kw_only=True, frozen=True):
+    """A token's state is the weighted mean of its states behind several layers."""
+
+    path: str
+    """The folder of the weights."""
+    start: int
+    """The first of them; 0 is what goes into the first layer."""
+
+
+class Layout(msgspec.Struct, kw_only=True, frozen=True):
+    """How vectors are made."""
+
+    encoder: str = ""
+    """The subfolder of the Transformers model, or of the table."""
+    table: Literal["dense", "sparse"] | None = None
+    """There is no encoder: each token has a row of a table (`dense`, and a text their mean) or a weight (`sparse`)."""
+    layers: Layers | None = None
+    """What token vectors are made of; None for the last layer's output."""
+    pooling: tuple[Mode, ...]
+    with_prompt: bool = True
+    """Whether a prompt's tokens count in pooling."""
+    steps: tuple[Step, ...] = ()
+    longest: int | None = None
+    """Tokens of one input, as the files say."""
+    lower: bool = False
+    """Texts are lower-cased before they are tokenised."""
+    prompts: dict[str, str] = {}
+    blank: tuple[str, ...] = ()
+    """Names of prompts that the files have without a text: with them nothing is put before an input."""
+    default_prompt: str | None = None
+    sizes: tuple[int, ...] | bool = False
+    """To what sizes vectors may be cut: these, any, or none."""
+    size: int | None = None
+    """The size vectors are cut to when a request does not say."""
+    kinds: tuple[Kind, ...] = ("dense",)
+    """What the model can make of an input."""
+    sparse: Splade | Lexical | Weighed | None = None
+    colbert: ColbertConfig | None = None
+    paired: bool = False
+    """The model has a tower for pictures besides the one for texts."""
+    missing: dict[str, str] = {}
+    """Why the model makes no vectors of a kind that its folder has a file for."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def normalizes(self) -> bool:
+        """Say whether vectors come out with length 1."""
+        return bool(self.steps) and self.steps[-1][0] == "Normalize"
+
+    def detail(self, size: int) -> dict[str, Any]:
+        """Return what an instance tells of it, on any engine; `size` is a whole vector's numbers."""
+        return {
+            "dimension": min(self.size or size, size),
+            "dimensions": list(self.sizes) if isinstance(self.sizes, tuple) else self.sizes,
+            "embedding_types": list(self.kinds),
+            "pooling": list(self.pooling),
+            "normalized": self.normalizes,
+            "prompts": sorted(self.prompts),
+        }
+
+
+_NOTHING = LayoutOverrides()
+
+
+def read(folder: Folder, said: LayoutOverrides = _NOTHING) -> Layout:
+    """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known.
+
+    Models with several ways through them are for `functions.engines.transformers.sentence.routes`.
+    """
+    listed = modules.read(folder)
+    routers = [module.kind for module in listed if module.kind in ROUTERS]
+    if routers:
+        raise LoadFailed(f"modules.json: {routers[0]} is served as embeddings on the transformers engine, and not here")
+    return of(folder, listed, said)
+
+
+def of(folder: Folder, listed: Sequence[Module], said: LayoutOverrides = _NOTHING) -> Layout:
+    """Return the layout of a model that the folder's `listed` modules make; raises what `read` raises."""
+    encoder = listed[0].path if listed else ""
+    table = TABLES.get(listed[0].kind) if listed else None
+    if listed and table is None and listed[0].kind not in ENCODERS:
+        raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
+    model = folder.inside(encoder)
+    config = {} if table else model.config()
+    settings = folder.mapping("config_sentence_transformers.json")
+    bert = {} if table else modules.settings(folder, model)
+    stated = settings.get("prompts") or {}
+    prompts = {name: text for name, text in stated.items() if text} | said.prompts
+    default = settings.get("default_prompt_name")
+    if default is not None and default not in prompts and default not in (settings.get("prompts") or {}):
+        raise LoadFailed(f"config_sentence_transformers.json: default_prompt_name {default!r} is not among its prompts")
+    common = Layout(
+        encoder=encoder,
+        pooling=(),
+        longest=bert.get("max_seq_length"),
+        lower=bool(bert.get("do_lower_case")),
+        prompts=prompts,
+        blank=tuple(name for name in stated if name not in prompts),
+        default_prompt=default if default in prompts else None,
+        table=table,
+    )
+    if table:
+        return _table(common, listed, settings, said)
+    if listed and len(listed) > 1 and listed[1].kind == "SpladePooling":
+        return _sparse(common, listed, settings, said)
+    if colbert.is_one(listed, config, settings):
+        return _late(common, folder, model, listed, settings, bert, said)
+    return _dense(common, folder, model, listed, settings, said)
+
+
+def _table(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: LayoutOverrides) -> Layout:
+    kind = listed[0].kind
+    _unpooled(said, f"{kind} has a way of its own")
+    if common.table == "sparse":
+        if len(listed) > 1:
+            raise LoadFailed(f"modules.json: {listed[1].kind} after {kind} is not served")
+        made = Weighed(most=settings.get("max_active_dims"))
+        note = "sparse vectors: each token of the text has a weight of its own (modules.json)"
+        return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
+    steps, scaled = _steps(_served(listed[1:]), said, bare=False)
+    return msgspec.structs.replace(
+        common,
+        steps=steps,
+        sizes=_sizes(settings, {}, said),
+        size=settings.get("truncate_dim"),
+        notes=("the mean of the tokens' rows in a table (modules.json)", _told(scaled)),
+    )
+
+
+def _unpooled(said: LayoutOverrides, why: str) -> None:
+    """Raise where the manifest says how to pool what is not pooled."""
+    if said.pooling != "auto":
+        raise LoadFailed(f"options.pooling: {said.pooling} has no meaning for this model: {why}")
+
+
+def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: LayoutOverrides) -> Layout:
+    _unpooled(said, "it makes sparse vectors, and SpladePooling says how")
+    made = sparse.splade(listed, settings)
+    note = f"sparse vectors: SPLADE, {made.pooling} over the text's tokens (modules.json)"
+    return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
+
+
+def _late(
+    common: Layout,
+    folder: Folder,
+    model: Folder,
+    listed: Sequence[Module],
+    settings: dict[str, Any],
+    bert: dict[str, Any],
+    said: LayoutOverrides,
+) -> Layout:
+    _unpooled(said, "each token has a vector of its own")
+    made = colbert.read(folder, model, listed, settings, bert)
+    longest = common.longest
+    if "document" in made.lengths:  # it goes before the length of texts that are neither query nor document
+        longest = max(longest or 0, *made.lengths.values())
+    notes = ("a vector for each token (ColBERT)",)
+    return msgspec.structs.replace(common, kinds=("colbert",), colbert=made, longest=longest, notes=notes)
+
+
+def _dense(
+    common: Layout,
+    folder: Folder,
+    model: Folder,
+    listed: Sequence[Module],
+    settings: dict[str, Any],
+    said: LayoutOverrides,
+) -> Layout:
+    config = model.config()
+    paired = config.get("model_type") in PAIRED
+    if paired:
+        _unpooled(said, "its towers pool by themselves")
+    listed, layers, depth = _layers(listed, config)
+    after = _after(listed, paired=paired)
+    pooling, with_prompt, how = ((), True, "") if paired else _pooling(folder, model, listed, said)
+    steps, scaled = _steps(after, said, bare=not listed)
+    lexical, tokens = (None, None) if paired else (sparse.lexical(folder), colbert.beside(folder))
+    kinds: tuple[Kind, ...] = ("dense", *(("sparse",) if lexical else ()), *(("colbert",) if tokens else ()))
+    missing = {} if paired else _pickled(folder, kinds)
+    return msgspec.structs.replace(
+        common,
+        pooling=pooling,
+        with_prompt=with_prompt,
+        steps=steps,
+        layers=layers,
+        sizes=_sizes(settings, config, said),
+        size=settings.get("truncate_dim"),
+        kinds=kinds,
+        sparse=lexical,
+        colbert=tokens,
+        paired=paired,
+        missing=missing,
+        notes=(
+            "texts and pictures in one space" if paired else f"pooling: {' + '.join(pooling)} ({how})",
+            *depth,
+            _told(scaled),
+            *((f"vectors of each kind: {', '.join(kinds)}",) if len(kinds) > 1 else ()),
+            *missing.values(),
+        ),
+    )
+
+
+def _told(scaled: tuple[bool, str]) -> str:
+    return f"{'scaled to length 1' if scaled[0] else 'not scaled'} ({scaled[1]})"
+
+
+def _layers(
+    listed: Sequence[Module], config: dict[str, Any]
+) -> tuple[Sequence[Module], Layers | None, tuple[str, ...]]:
+    """Return the modules without WeightedLayerPooling, what it reads, and a note of it."""
+    if len(listed) < 2 or listed[1].kind != "WeightedLayerPooling":
+        return listed, None, ()
+    rest, path, start = [listed[0], *listed[2:]], listed[1].path, listed[1].config.get("layer_start", 4)
+    if not isinstance(start, int) or start < 0:
+        raise LoadFailed(f"{path}/config.json: layer_start {start!r} is no layer's number")
+    if not config.get("output_hidden_states"):  # sentence-transformers passes it over without a word
+        return rest, None, ("WeightedLayerPooling does nothing, as config.json has no output_hidden_states",)
+    return rest, Layers(path=path, start=start), (f"token vectors: weighted mean of layers from {start} on ({path})",)
+
+
+def _pickled(folder: Folder, kinds: Sequence[Kind]) -> dict[str, str]:
+    """Return why the layers that lie beside the model as pickles are not used."""
+    files = {"sparse": sparse.LEXICAL, "colbert": colbert.BESIDE}
+    return {
+        kind: f"{name}.pt is a pickle, which can run code and is not loaded: save it as {name}.safetensors"
+        for kind, name in files.items()
+        if kind not in kinds and folder.has(f"{name}.pt")
+    }
+
+
+def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
+    """Return the modules behind pooling, or behind a model that pools by itself; raises `LoadFailed` for strangers."""
+    if paired:
+        after = list(listed[1:])
+    elif not listed:
+        return []
+    elif [module.kind for module in listed[1:2]] != ["Pooling"]:
+        raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
+    else:
+        after = list(listed[2:])
+    return _served(after)
+
+
+def _served(after: Sequence[Module]) -> list[Module]:
+    for module in after:
+        if module.kind not in AFTER | {"Dropout"}:
+            raise LoadFailed(f"modules.json: {module.kind} is not served in this place")
+        if module.tokens:
+            raise LoadFailed(f"{module.path}/config.json: token_embeddings after pooling are not served")
+    return [module for module in after if module.kind in AFTER]
+
+
+def _pooling(
+    folder: Folder, model: Folder, listed: Sequence[Module], said: LayoutOverrides
+) -> tuple[tuple[Mode, ...], bool, str]:
+    path = next((module.path for module in listed if module.kind == "Pooling"), "1_Pooling")
+    config = folder.mapping(f"{path}/config.json")
+    if listed and not config:
+        raise LoadFailed(f"{path}/config.json is missing: it says how the vectors of tokens become one")
+    with_prompt = bool(config.get("include_prompt", True))
+    if said.pooling != "auto":
+        return (said.pooling,), with_prompt, "the manifest's options"
+    if config:
+        return _stated(config, path), with_prompt, f"{path}/config.json"
+    if any(str(name).endswith("ForCausalLM") for name in model.config().get("architectures") or ()):
+        return ("last",), with_prompt, "no 1_Pooling; a causal language model's last token has seen all others"
+    return ("mean",), with_prompt, "no 1_Pooling; mean over the text's tokens"
+
+
+def _stated(config: dict[str, Any], path: str) -> tuple[Mode, ...]:
+    words = config.get("pooling_mode")
+    if words is None:
+        modes = tuple(mode for flag, mode in _FLAGS.items() if config.get(flag))
+    else:
+        listed = [words] if isinstance(words, str) else list(words)
+        unknown = [word for word in listed if word not in _WORDS]
+        if unknown:
+            raise LoadFailed(f"{path}/config.json: pooling_mode {unknown[0]!r} is not known")
+        modes = tuple(_WORDS[word] for word in listed)
+    if not modes:
+        raise LoadFailed(f"{path}/config.json names no pooling mode")
+    return modes
+
+
+def _steps(after: Sequence[Module], said: LayoutOverrides, *, bare: bool) -> tuple[tuple[Step, ...], tuple[bool, str]]:
+    """Return what follows pooling, and whether vectors are scaled and by whose word."""
+    steps = tuple((module.kind, module.path) for module in after)
+    scaled = bool(steps) and steps[-1][0] == "Normalize"
+    wanted, whose = said.normalize, "the manifest's options"
+    if wanted == "auto":
+        wanted, whose = (True, "no modules.json") if bare else (scaled, "modules.json")
+    if wanted and not scaled:
+        steps = (*steps, ("Normalize", ""))
+    elif scaled and not wanted:
+        steps = steps[:-1]
+    return steps, (bool(wanted), whose)
+
+
+def _sizes(settings: dict[str, Any], config: dict[str, Any], said: LayoutOverrides) -> tuple[int, ...] | bool:
+    if said.matryoshka != "auto":
+        return said.matryoshka if isinstance(said.matryoshka, bool) else tuple(said.matryoshka)
+    stated = settings.get("matryoshka_dimensions") or config.get("matryoshka_dimensions")
+    if isinstance(stated, list):
+        return tuple(stated)
+    return bool(stated or config.get("is_matryoshka") or settings.get("truncate_dim"))

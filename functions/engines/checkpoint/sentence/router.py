@@ -1,0 +1,122 @@
+"""The ways through a model that treats queries and documents differently: sentence-transformers' Router, once `Asym`.
+
+Each way is a whole model with a layout of its own; what stands before and behind the Router belongs to all of them. A
+model without a Router has one way.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from functions.engines.checkpoint.folder import Folder
+from functions.engines.checkpoint.sentence import layout as layouts
+from functions.engines.checkpoint.sentence import modules
+from functions.engines.checkpoint.sentence.layout import Layout, LayoutOverrides
+from functions.engines.checkpoint.sentence.modules import ROUTERS, Module
+from host.errors import LoadFailed
+
+Asked = Literal["query", "document", ""]
+"""What a text is said to be; empty where nobody says."""
+
+_NAMES: dict[Asked, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "doc", "passage", "corpus"),
+    "": (),
+}
+"""Names of ways for it; only the first is known to sentence-transformers, the others are those of older folders."""
+
+
+class Router(msgspec.Struct, kw_only=True, frozen=True):
+    """The ways that texts can take, by name, and which one is for what."""
+
+    layouts: dict[str, Layout]
+    ways: dict[Asked, str]
+    """What has no way is not in it."""
+
+
+def read(folder: Folder, said: LayoutOverrides) -> Router:
+    """Return the ways through the model in the folder; raises `LoadFailed` for what is not served."""
+    listed = modules.read(folder)
+    places = [at for at, module in enumerate(listed) if module.kind in ROUTERS]
+    if not places:
+        return Router(layouts={"": layouts.of(folder, listed, said)}, ways=dict.fromkeys(_NAMES, ""))
+    if len(places) > 1:
+        raise LoadFailed("modules.json: several Routers in a model are not served")
+    at = places[0]
+    inner, parameters, place = _router(folder, listed[at])
+    ways = _ways(inner, parameters, place)
+    if not ways:
+        raise LoadFailed(f"{place}: no route is for texts; there are {', '.join(inner)}")
+    found = {
+        name: layouts.of(folder, [*listed[:at], *inner[name], *listed[at + 1 :]], said)
+        for name in dict.fromkeys(ways.values())
+    }
+    kinds = {name: layout.kinds for name, layout in found.items()}
+    if len(set(kinds.values())) > 1:
+        told = "; ".join(f"{name}: {', '.join(made)}" for name, made in kinds.items())
+        raise LoadFailed(f"{place}: its routes make vectors of different kinds ({told}), which is not served")
+    return Router(layouts=found, ways=ways)
+
+
+def _router(folder: Folder, router: Module) -> tuple[dict[str, list[Module]], dict[str, Any], str]:
+    """Return the modules of each route, the Router's parameters, and the file that says so."""
+    start = f"{router.path}/" if router.path else ""
+    names = (f"{start}router_config.json", f"{start}config.json")
+    place = next((name for name in names if folder.has(name)), names[0])
+    config = folder.mapping(place)
+    types, structure = config.get("types"), config.get("structure")
+    if not isinstance(types, dict) or not isinstance(structure, dict) or not structure:
+        raise LoadFailed(f"{place}: expected `types` and `structure`, which say what the routes are made of")
+    inner: dict[str, list[Module]] = {}
+    for name, ids in structure.items():
+        unknown = next((one for one in ids if one not in types), None)
+        if unknown is not None:
+            raise LoadFailed(f"{place}: {unknown!r} of the route {name!r} is not among its types")
+        inner[name] = [modules.one(folder, str(types[one]), f"{start}{one}", place) for one in ids]
+        if any(module.kind in ROUTERS for module in inner[name]):
+            raise LoadFailed(f"{place}: a Router within a Router is not served")
+    parameters = config.get("parameters") or {}
+    return inner, parameters, place
+
+
+def _ways(inner: Mapping[str, Sequence[Module]], parameters: Mapping[str, Any], place: str) -> dict[Asked, str]:
+    """Return the route that a text takes for all that it may be said to be, as sentence-transformers chooses it."""
+    mappings = _mappings(parameters.get("route_mappings") or {}, place)
+    default = parameters.get("default_route")
+    if default is None and parameters.get("allow_empty_key", True):
+        default = next(iter(inner))
+    found = {asked: _way(asked, inner, mappings, default) for asked in _NAMES}
+    unknown = next((name for name in found.values() if name is not None and name not in inner), None)
+    if unknown is not None:
+        raise LoadFailed(f"{place}: the route {unknown!r} is not there; there are {', '.join(inner)}")
+    return {asked: name for asked, name in found.items() if name is not None}
+
+
+def _way(
+    asked: Asked,
+    inner: Mapping[str, Sequence[Module]],
+    mappings: Mapping[tuple[Any, Any], str],
+    default: str | None,
+) -> str | None:
+    task = asked or None
+    for key in ((task, "text"), (task, None), (None, "text"), (None, None)):
+        if key in mappings:
+            return mappings[key]
+    named = next((name for name in (*_NAMES[asked], "text") if name in inner), None)
+    return named if named is not None or asked else default
+
+
+def _mappings(said: Mapping[str, str], place: str) -> dict[tuple[Any, Any], str]:
+    """Return the routes by (task, modality), which the file spells as Python does."""
+    found: dict[tuple[Any, Any], str] = {}
+    for spelt, name in said.items():
+        try:
+            task, modality = ast.literal_eval(spelt)
+        except (ValueError, SyntaxError, TypeError):
+            raise LoadFailed(f"{place}: route_mappings has {spelt!r}, which is no pair of task and modality") from None
+        found[task, modality if isinstance(modality, str | None) else tuple(modality)] = name
+    return found

@@ -1,0 +1,1 @@
+"""Text generation: continuous batching, sampling and detokenization over one llama.cpp context."""

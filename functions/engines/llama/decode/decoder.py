@@ -1,0 +1,328 @@
+"""The decode thread: continuous batching over one context, which nobody else touches.
+
+Every step computes one token for each sequence that generates (and checks tokens guessed to follow), and prompts as far
+as that keeps answers steady. Requests come in through a queue; the news of a step go out while the next one is
+computed. It knows nothing of chats or templates.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence as Many
+from queue import Empty, SimpleQueue
+
+from functions.engines.llama.decode.batch_builder import BatchBuilder, Part
+from functions.engines.llama.decode.event_queue import EventQueue
+from functions.engines.llama.decode.generation import Generation, GenerationRequest
+from functions.engines.llama.decode.prefill_budget import PrefillBudget
+from functions.engines.llama.decode.sampling import NonFiniteLogits
+from functions.engines.llama.decode.sequence import Sequence
+from functions.engines.llama.model.context import ABORTED, COMPUTED, NO_ROOM, Context
+from functions.engines.llama.model.vocabulary import Vocabulary
+from functions.engines.llama.prefix_cache.slots import Slots
+from functions.engines.llama.speculation.speculator import Speculator
+from host.errors import ColdframeError, ShuttingDown
+
+logger = logging.getLogger(__name__)
+
+
+class Decoder:
+    """Generates text for many requests side by side."""
+
+    def __init__(
+        self,
+        context: Context,
+        vocabulary: Vocabulary,
+        slots: Slots,
+        *,
+        length: int,
+        chunk: int | None = None,
+        alone: bool = False,
+        speculator: Speculator | None = None,
+        guesses: int = 0,
+    ) -> None:
+        """Start the thread.
+
+        `length` is a slot's tokens; `chunk` a long prompt's share of a step, by default what keeps answers steady;
+        `alone` computes one sequence at a time. The speculator, closed with the decoder, guesses `guesses` at most.
+        """
+        self._context = context
+        self._vocabulary = vocabulary
+        self._slots = slots
+        self._length = length
+        self._pace = PrefillBudget(context.size, chunk)
+        self._filling = BatchBuilder(context, self._pace, alone=alone, speculator=speculator)
+        self._speculator = speculator
+        self._guesses = guesses
+        self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
+        self._outbox = EventQueue(self._inbox.put)
+        self._arrivals = itertools.count()
+        self._waiting: list[Sequence] = []
+        self._active: list[Sequence] = []
+        self._suspects: deque[Sequence] = deque()
+        """Sequences of a batch that failed, to be computed one by one so that only the guilty one gets the error."""
+        self._computing: tuple[Generation, ...] = ()
+        self._cramped = False
+        """The cache was full: nobody else gets a slot before somebody is through."""
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="llama-decode", daemon=True)
+        self._thread.start()
+
+    def generate(self, wants: Many[GenerationRequest]) -> Generation:
+        """Return the news of these wants; call it on an event loop. Close what it returns."""
+        if self._closed:
+            raise ShuttingDown("this model is being unloaded")
+        generation = Generation(wants, self._give_up)
+        self._inbox.put(generation)
+        return generation
+
+    def close(self) -> None:
+        """End the thread; requests in progress get `ShuttingDown`."""
+        self._closed = True
+        self._inbox.put(None)
+        self._context.abort(True)
+        self._thread.join()
+        if self._speculator is not None:
+            self._speculator.close()
+
+    @property
+    def slots(self) -> Slots:
+        """The slots; only for who knows that nothing is computed, before the first request or after `close`."""
+        return self._slots
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many sequences compute and how many wait; a glance from another thread."""
+        return len(self._active), len(self._waiting)
+
+    def _give_up(self, generation: Generation) -> None:
+        """Mark a generation as not wanted any more; runs on the event loop."""
+        generation.cancelled = True
+        computing = self._computing
+        if computing and all(other.cancelled for other in computing):
+            self._context.abort(True)
+        self._inbox.put(generation)
+
+    # The rest runs on the decode thread.
+
+    def _run(self) -> None:
+        while self._receive():
+            try:
+                self._step()
+            except Exception as error:
+                logger.exception("a decode step failed")
+                self._forget(self._active)
+                self._fail(self._active + self._waiting, error)
+            if not self._active and not self._waiting:
+                self._outbox.send()
+        self._fail(self._active + self._waiting, ShuttingDown("this model was unloaded"))
+        while (rest := self._poll()) is not None:
+            self._tell(rest, ShuttingDown("this model was unloaded"))
+        self._outbox.send()
+
+    def _receive(self) -> bool:
+        """Take in what was asked or given up meanwhile; waits when there is nothing to do. False means the end."""
+        busy = self._active or self._waiting
+        item = self._poll(none=_NOTHING) if busy else self._inbox.get()
+        while item is not _NOTHING:
+            if item is None:
+                return False
+            self._leave(item) if item.cancelled else self._enter(item)
+            item = self._poll(none=_NOTHING)
+        return not self._closed
+
+    def _poll(self, none: Generation | None = None) -> Generation | None:
+        try:
+            return self._inbox.get_nowait()
+        except Empty:
+            return none
+
+    def _enter(self, generation: Generation) -> None:
+        came = next(self._arrivals)
+        try:
+            for index in range(len(generation.wants)):
+                self._wait(
+                    Sequence(
+                        generation, index, self._vocabulary, self._length, order=came + index, guesses=self._guesses
+                    )
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's own
+            self._fail([one for one in self._waiting if one.generation is generation], error)
+            self._tell(generation, error)
+
+    def _wait(self, sequence: Sequence) -> None:
+        bisect.insort(self._waiting, sequence, key=_order)
+
+    def _leave(self, generation: Generation) -> None:
+        for sequence in [*self._active, *self._waiting]:
+            if sequence.generation is generation:
+                self._end(sequence)
+
+    def _step(self) -> None:
+        self._admit()
+        parts = self._fill()
+        # Who reads the news does so while the next step is computed, and not while this thread needs the interpreter.
+        self._outbox.send()
+        if parts:
+            self._settle(parts, self._compute(parts))
+
+    def _admit(self) -> None:
+        """Give idle slots to those who wait, in order; one whose prefix is just being computed lets others pass."""
+        self._cramped = self._cramped and bool(self._active)
+        for sequence in list(self._waiting):
+            if self._cramped or not self._slots.free:
+                return
+            slot = self._slots.take(sequence.tokens, sequence.want.adapter)
+            if slot is not None:
+                self._waiting.remove(sequence)
+                sequence.enter(slot)
+                self._active.append(sequence)
+
+    def _fill(self) -> list[Part]:
+        while self._suspects and self._suspects[0] not in self._active:
+            self._suspects.popleft()
+        return self._filling.fill([self._suspects[0]] if self._suspects else self._active)
+
+    def _compute(self, parts: list[Part]) -> int:
+        self._context.abort(False)
+        self._computing = tuple({part.sequence.generation for part in parts})
+        try:
+            if self._closed or all(generation.cancelled for generation in self._computing):
+                return ABORTED
+            began = time.perf_counter()
+            outcome = self._context.compute()
+            if outcome == COMPUTED:
+                self._pace.learn(sum(part.count + len(part.guess) for part in parts), time.perf_counter() - began)
+            return outcome
+        finally:
+            self._computing = ()
+
+    def _settle(self, parts: list[Part], outcome: int) -> None:
+        if outcome == COMPUTED:
+            self._harvest(parts)
+        elif outcome == NO_ROOM:
+            self._make_room(parts)
+        elif outcome == ABORTED:
+            self._look_again(parts)
+        else:
+            self._suspect(parts, outcome)
+
+    def _harvest(self, parts: list[Part]) -> None:
+        broken: list[Sequence] = []
+        for part in parts:
+            sequence, slot = part.sequence, part.sequence.slot
+            if slot is None:
+                continue  # another answer of its request has failed just now
+            slot.computed += part.count
+            if sequence.generation.cancelled or slot.computed < len(sequence.tokens):
+                if part.guess:
+                    self._context.cut(slot.id, slot.computed)
+                continue
+            try:
+                self._advance(part)
+            except NonFiniteLogits:
+                broken.append(sequence)
+            except ColdframeError as error:
+                self._forget([sequence])
+                self._fail([sequence], error)
+        if broken:
+            self._isolate(broken)
+        elif self._suspects and self._suspects[0] is parts[0].sequence and parts[0].sequence.pending == 1:
+            self._suspects.popleft()
+
+    def _advance(self, part: Part) -> None:
+        sequence, slot, first = part.sequence, part.sequence.slot, part.index - len(part.guess)
+        assert slot is not None
+        news, over, right = sequence.advance(lambda place: self._context.logits(first + place), part.guess)
+        slot.computed += right
+        if right < len(part.guess):
+            self._context.cut(slot.id, slot.computed)
+        if news:
+            self._outbox.add(sequence.generation, news)
+        if over:
+            self._end(sequence)
+
+    def _make_room(self, parts: list[Part]) -> None:
+        """Nothing was computed: forget what idle slots keep, else let the youngest start over when there is room."""
+        if self._slots.drop_idle():
+            return
+        if len(self._active) == 1:
+            self._fail([self._active[0]], ColdframeError("the cache of this model has no room for this request"))
+            return
+        self._cramped = True
+        youngest = self._active.pop()
+        self._forget([youngest])
+        assert youngest.slot is not None
+        self._slots.release(youngest.slot)
+        youngest.slot = None
+        self._wait(youngest)
+
+    def _look_again(self, parts: list[Part]) -> None:
+        """Ask memory how far each sequence of a batch that was broken off has come."""
+        for part in parts:
+            sequence, slot = part.sequence, part.sequence.slot
+            assert slot is not None
+            slot.computed = max(0, min(self._context.length(slot.id), len(sequence.tokens) - 1))
+            if not self._context.cut(slot.id, slot.computed):
+                self._slots.drop(slot)
+
+    def _suspect(self, parts: list[Part], outcome: int) -> None:
+        """Computing failed: compute the batch's sequences one by one, and fail the one that fails alone."""
+        logger.error("llama.cpp could not compute a batch of %d sequences (code %d)", len(parts), outcome)
+        sequences = [part.sequence for part in parts]
+        self._forget(sequences)
+        if len(parts) > 1:
+            self._suspects = deque(sequences)
+        else:
+            message = f"llama.cpp could not compute this request (code {outcome})"
+            self._fail(sequences, ColdframeError(message))
+
+    def _isolate(self, broken: list[Sequence]) -> None:
+        """Logits were not numbers, which whoever shares the memory may catch: wipe it, and compute everybody alone.
+
+        The one whose logits are no numbers when it is computed alone, in a clean memory, is to blame.
+        """
+        self._slots.drop_idle()
+        self._forget(self._active)
+        self._context.wipe()
+        if self._suspects and self._suspects[0] is broken[0]:
+            words = "the model's computation broke down on this request: its logits are not numbers"
+            self._fail(broken, ColdframeError(words))
+        else:
+            self._suspects = deque(self._active)
+
+    def _forget(self, sequences: Many[Sequence]) -> None:
+        for sequence in sequences:
+            if sequence.slot is not None:
+                self._slots.drop(sequence.slot)
+
+    def _fail(self, sequences: list[Sequence], error: BaseException) -> None:
+        """End these and everything else their generations wait for, with the error."""
+        generations = {sequence.generation for sequence in sequences}
+        for generation in generations:
+            self._leave(generation)
+            self._tell(generation, error)
+
+    def _tell(self, generation: Generation, error: BaseException) -> None:
+        self._outbox.add(generation, [error])
+
+    def _end(self, sequence: Sequence) -> None:
+        if sequence.slot is not None:
+            self._active.remove(sequence)
+            self._slots.release(sequence.slot)
+            sequence.slot = None
+        else:
+            self._waiting.remove(sequence)
+        self._cramped = False
+        sequence.close()
+
+
+_NOTHING: Generation = object.__new__(Generation)
+
+
+def _order(sequence: Sequence) -> int:
+    return sequence.order

@@ -1,0 +1,83 @@
+"""What goes into the next batch: a token for everybody who generates, and how much of whose prompt.
+
+It knows counts of tokens and how long tokens took, and nothing of sequences, texts or llama.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BURST = 0.5
+"""Seconds of prompts in one step at most: short prompts that come together are computed together."""
+STEADY = 0.1
+"""Seconds of it that prompts too long for this step may take while answers are in progress."""
+_LEAST = 16
+_UNKNOWN = 1 / 512
+"""Seconds per token until some have been computed."""
+_ENOUGH = 32
+"""Tokens from which on a step tells how long prompts take."""
+_SHARE = 4
+"""The oldest prompt gets at least one part in so many, however many short ones come after it."""
+
+
+class PrefillBudget:
+    """How many prompt tokens a step may take, learned from those before."""
+
+    def __init__(self, batch: int, chunk: int | None = None) -> None:
+        self._batch = batch
+        self._chunk = chunk
+        self._cost = _UNKNOWN
+        self._known = False
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Take note of a step."""
+        if tokens < _ENOUGH:
+            return
+        cost = seconds / tokens
+        self._cost = cost if not self._known else 0.7 * self._cost + 0.3 * cost
+        self._known = True
+
+    @property
+    def burst(self) -> int:
+        """Prompt tokens of one step."""
+        return max(self.steady, min(self._batch, self._tokens(BURST)))
+
+    @property
+    def steady(self) -> int:
+        """Prompt tokens of a step beside answers in progress, where they do not end with it."""
+        return min(self._batch, self._chunk or self._tokens(STEADY))
+
+    def _tokens(self, seconds: float) -> int:
+        # In steps of a quarter more, so that chunks keep their size while the measure wavers.
+        wanted, found = seconds / self._cost, _LEAST
+        while found * 5 // 4 <= wanted and found < self._batch:
+            found = found * 5 // 4
+        return found
+
+
+def share(pending: Sequence[int], room: int, pace: PrefillBudget, *, beside: bool) -> list[int]:
+    """Return how many tokens of each prompt go into this step, in all `room` at most.
+
+    `pending` are the tokens left of each, the oldest first; `beside` says that answers are in progress, which long
+    prompts must not hold up. The oldest gets its share first, then the shortest: their answers begin soonest.
+    """
+    burst = min(room, pace.burst)
+    shares = [0] * len(pending)
+    if not pending or burst <= 0:
+        return shares
+    slow = min(burst, pace.steady) if beside else burst
+    order = sorted(range(len(pending)), key=lambda index: (pending[index], index))
+    first = 0
+    if pending[0] > slow // _SHARE:
+        first = max(1, slow // _SHARE)
+    shares[0] = first
+    left, slow = burst - first, slow - first
+    for index in order:
+        wanted = pending[index] - shares[index]
+        given = min(wanted, left)
+        if given < wanted or pending[index] > pace.steady:
+            given = min(given, max(0, slow))  # it goes on after this step: no more than keeps answers steady
+        shares[index] += given
+        left -= given
+        slow -= given
+    return shares

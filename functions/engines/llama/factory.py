@@ -1,0 +1,110 @@
+"""A decoder as the options want it: slots that fit the model's memory, a pace, and somebody who guesses ahead.
+
+It knows which option means which part, and nothing of how the parts work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from functions.engines.llama.decode.decoder import Decoder
+from functions.engines.llama.memory import devices
+from functions.engines.llama.memory.fit import SHARE
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.model.model import Model
+from functions.engines.llama.options import LlamaOptions, drafts
+from functions.engines.llama.prefix_cache.host_cache import HostCache
+from functions.engines.llama.prefix_cache.slots import Slots
+from functions.engines.llama.speculation import draft_model
+from functions.engines.llama.speculation.draft_model import DraftModel
+from functions.engines.llama.speculation.speculator import PromptLookup, Speculator
+from host.errors import LoadFailed
+from host.function import RAM, Load, Plan
+
+ATTIC = "kept_prefixes"
+"""The plan's detail that tells the bytes for prefixes outside of the cache."""
+
+
+def assemble(
+    model: Model,
+    context: Context,
+    options: LlamaOptions,
+    *,
+    length: int,
+    slots: int,
+    attic: int = 0,
+    guesser: Speculator | None = None,
+) -> Decoder:
+    """Return a decoder over the context, of which each slot holds `length` tokens.
+
+    `attic` are the bytes that prefixes nobody uses may take outside of the cache.
+    """
+    windowed = bool(model.window) and not options.sliding_window_full
+    return Decoder(
+        context,
+        model.vocabulary,
+        Slots(
+            slots,
+            context,
+            reuse=options.prefix_reuse and not options.deterministic,
+            shares=not model.recurrent and not windowed,
+            window=model.window if windowed else 0,
+            keep=kept(options, length),
+            attic=HostCache(context, attic) if attic else None,
+        ),
+        length=length,
+        chunk=None if options.chunk == "auto" else options.chunk,
+        alone=options.deterministic,
+        speculator=guesser,
+        guesses=drafts(options),
+    )
+
+
+def kept(options: LlamaOptions, length: int) -> int:
+    """Return how many tokens of earlier prompts are kept, where a slot has `length`."""
+    if not options.prefix_reuse or options.deterministic:
+        return 0
+    return length if options.prefix_tokens == "auto" else options.prefix_tokens
+
+
+def with_parts(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
+    """Return the plan with the bytes of what is kept of prompts outside of the cache.
+
+    That is half of what the budget leaves at most, for others want to live as well, and nothing on accelerators: the
+    way there is long.
+    """
+    taken, slots, context = dict(chosen.bytes), chosen.slots, chosen.context or 0
+    attic = 0
+    if chosen.device == "cpu" and context:
+        attic = int(chosen.detail.get("cache", 0)) * kept(options, context) // (context * slots)
+        left = load.memory.get(RAM, 2 * attic + taken[RAM]) - taken[RAM]
+        attic = max(0, min(attic, left // SHARE))
+        taken[RAM] += attic
+    return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, ATTIC: attic})
+
+
+def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
+    """Return who guesses ahead; None where nobody is to. Raises `LoadFailed` and `OutOfMemory`."""
+    if options.speculation == "off":
+        return None
+    if model.recurrent or (model.window and not options.sliding_window_full):
+        raise LoadFailed(_CANNOT.format(options.speculation))
+    if options.draft is None:
+        return PromptLookup()
+    return DraftModel.open(
+        draft_model.find(options.draft, Path(load.base)),
+        options,
+        devices.retold(plan.detail),
+        words=model.vocabulary,
+        length=plan.context or model.trained,
+        slots=plan.slots,
+        threads=max(1, load.threads),
+    )
+
+
+_CANNOT = (
+    "`speculation: {}` does not work with this model: wrong guesses must be taken back, and its memory (a state, or a "
+    "sliding window) cannot be cut. Set `speculation: off`, or for a sliding window `sliding_window_full: true`."
+)

@@ -1,0 +1,1 @@
+"""Memory estimates: which devices, layers, slots and context fit, decided before any weight is read."""

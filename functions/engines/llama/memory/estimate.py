@@ -1,0 +1,237 @@
+"""Estimates the bytes a model and a context take, from llama.cpp's own accounting, without reading the weights.
+
+A model opened for its sizes only, and a context on it, tell every buffer in the log; what each layer takes of the
+weights stands in the file's head. It knows that log, and nothing of how much may be taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from functions.engines.llama.memory.devices import Target, pool_of
+from functions.engines.llama.memory.estimate_cache import EstimateCache
+from functions.engines.llama.model import gguf, log
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.model.library import VERSION
+from functions.engines.llama.model.model import EXPERTS, Model
+from functions.engines.llama.options import LlamaOptions, drafts
+from host.errors import LoadFailed
+from host.function import RAM
+
+_MIB = 1 << 20
+_LAYER = re.compile(r"^llama_(?:kv_cache|memory)\w*[:,] layer\s+\d+: dev = (\S+)")
+_CACHE = re.compile(r"^llama_(?:kv_cache|memory)\w*: size =\s*([\d.]+) MiB \(")
+_BUFFER = re.compile(r"(\S+)\s+(?:compute|output) buffer size =\s*([\d.]+) MiB")
+_BLOCK = re.compile(r"blk\.(\d+)\.")
+CELL = 48
+"""Bytes that llama.cpp keeps of each token in the cache besides its keys and values: position, sequences, …"""
+MOST = 1 << 20
+"""Tokens up to which a cache is weighed. llama.cpp really makes what it keeps of each token, so that weighing a larger
+one could itself run out of memory: its size is drawn from two smaller ones on the same line."""
+
+
+class ModelSize(msgspec.Struct, kw_only=True, frozen=True):
+    """What does not depend on the context."""
+
+    weights: int
+    trained: int
+    """Tokens of the longest context it was trained on."""
+    layers: int
+
+
+class Blocks(msgspec.Struct, kw_only=True, frozen=True):
+    """Where the weights are: bytes of each layer, of its experts among them, of the output, and of what is left."""
+
+    layers: tuple[int, ...]
+    experts: tuple[int, ...]
+    output: int
+    rest: int
+    """The input's, which llama.cpp leaves to the CPU."""
+
+
+class ContextSize(msgspec.Struct, kw_only=True, frozen=True):
+    """Bytes of one context by pool."""
+
+    cache: dict[str, int]
+    compute: dict[str, int]
+    """Compute and output buffers."""
+
+    @property
+    def total(self) -> dict[str, int]:
+        """Everything, by pool."""
+        return dict(Counter(self.cache) + Counter(self.compute))
+
+
+class MemoryEstimate:
+    """Weighs one model with one set of options; what was weighed before is looked up. Close it."""
+
+    def __init__(self, path: str, options: LlamaOptions) -> None:
+        self._path = path
+        self._options = options
+        self._model: Model | None = None
+        self._target = Target()
+        self._ledger: EstimateCache | None = None
+
+    def model(self) -> ModelSize:
+        """Weigh the model; raises `LoadFailed`."""
+        known = self._book().get("model")
+        if known is not None:
+            return msgspec.convert(known, ModelSize)
+        model = self._open(Target())
+        size = ModelSize(weights=model.bytes, trained=model.trained, layers=model.layers)
+        self._book().put("model", msgspec.to_builtins(size))
+        return size
+
+    def blocks(self) -> Blocks:
+        """Return where the weights are; raises `LoadFailed`."""
+        known = self._book().get("blocks")
+        if known is not None:
+            return msgspec.convert(known, Blocks)
+        try:
+            found = sorted_out(gguf.read(Path(self._path)).tensors, self.model().layers)
+        except (gguf.GgufError, OSError) as error:
+            raise LoadFailed(f"{Path(self._path).name} cannot be read: {error}") from None
+        self._book().put("blocks", msgspec.to_builtins(found))
+        return found
+
+    def weights(self, target: Target) -> dict[str, int]:
+        """Return the bytes of weights in each pool; raises `LoadFailed`."""
+        model = self.model()
+        if not target.devices:
+            return {RAM: model.weights}
+        return laid_out(self.blocks(), target, experts_on_cpu(self._options, model.layers))
+
+    def context(self, target: Target, context: int, slots: int) -> ContextSize:
+        """Weigh a context of `slots` sequences of `context` tokens; raises `LoadFailed`."""
+        if context * slots <= MOST:
+            return self._weigh(target, context, slots)
+        large = max(1, MOST // slots)
+        one, two = self._weigh(target, max(1, large // 2), slots), self._weigh(target, large, slots)
+        return stretched(one, two, (context - large // 2) / max(1, large - large // 2))
+
+    def close(self) -> None:
+        """Free the model and write down what was weighed."""
+        if self._ledger is not None:
+            self._ledger.save()
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def _weigh(self, target: Target, context: int, slots: int) -> ContextSize:
+        key = f"context {context} {slots} {self._situation(target)}"
+        known = self._book().get(key)
+        if known is not None:
+            return msgspec.convert(known, ContextSize)
+        model = self._open(target)
+        with log.listen(debug=True) as heard:
+            Context.open(model, self._options, target, context=context, slots=slots).close()
+        size = read_sizes([line for _, line in heard])
+        size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * CELL
+        self._book().put(key, msgspec.to_builtins(size))
+        return size
+
+    def _open(self, target: Target) -> Model:
+        if self._model is None or self._target != target:
+            if self._model is not None:
+                self._model.close()  # each holds a vocabulary
+                self._model = None
+            self._model, self._target = Model.open(self._path, self._options, target, sizes_only=True), target
+        return self._model
+
+    def _book(self) -> EstimateCache:
+        if self._ledger is None:
+            if not Path(self._path).is_file():
+                self._open(Target())  # says what is wrong with the file
+            self._ledger = EstimateCache(Path(self._path), VERSION)
+        return self._ledger
+
+    def _situation(self, target: Target) -> str:
+        one = self._options
+        parts = (
+            one.batch,
+            one.ubatch,
+            one.cache_type_k,
+            one.cache_type_v,
+            one.flash_attention,
+            one.sliding_window_full,
+            one.cpu_moe,
+            one.n_cpu_moe,
+            one.deterministic,
+            drafts(one),
+        )
+        there = [device.pool for device in target.devices]
+        return " ".join(map(str, (*parts, *there, target.layers, target.split, *target.shares)))
+
+
+def sorted_out(tensors: Mapping[str, int], layers: int) -> Blocks:
+    """Return where the bytes of these tensors go. An output that is the embedding again is there twice."""
+    blocks, experts, output, rest = [0] * layers, [0] * layers, 0, 0
+    for name, size in tensors.items():
+        block = _BLOCK.match(name)
+        if block and int(block[1]) < layers:
+            blocks[int(block[1])] += size
+            experts[int(block[1])] += size if re.search(EXPERTS, name) else 0
+        elif name.startswith("output"):
+            output += size
+        else:
+            rest += size
+    if "output.weight" not in tensors:
+        output += tensors.get("token_embd.weight", 0)
+    return Blocks(layers=tuple(blocks), experts=tuple(experts), output=output, rest=rest)
+
+
+def experts_on_cpu(options: LlamaOptions, layers: int) -> int:
+    """Return of how many layers the experts stay with the CPU."""
+    return layers if options.cpu_moe else min(options.n_cpu_moe, layers)
+
+
+def laid_out(blocks: Blocks, target: Target, experts: int) -> dict[str, int]:
+    """Return the bytes of weights in each pool; the experts of the first `experts` layers stay in RAM."""
+    layers = len(blocks.layers)
+    pools = target.pools(layers)
+    found: Counter[str] = Counter({RAM: blocks.rest})
+    for at, pool in enumerate(pools):
+        size = blocks.layers[at] if at < layers else blocks.output
+        kept = blocks.experts[at] if at < min(experts, layers) else 0
+        found[RAM] += kept
+        found[pool] += size - kept
+    if target.split == "row" and any(target.shares):
+        spread, whole = sum(size for pool, size in found.items() if pool != RAM), sum(target.shares)
+        for device, share in zip(target.devices, target.shares, strict=True):
+            found[device.pool] = int(spread * share / whole)
+    return dict(found)
+
+
+def stretched(one: ContextSize, two: ContextSize, steps: float) -> ContextSize:
+    """Return the size that lies `steps` times as far from `one` as `two` does, on the same line."""
+
+    def reach(small: Mapping[str, int], large: Mapping[str, int]) -> dict[str, int]:
+        return {pool: int(small.get(pool, 0) + (size - small.get(pool, 0)) * steps) for pool, size in large.items()}
+
+    return ContextSize(cache=reach(one.cache, two.cache), compute=reach(one.compute, two.compute))
+
+
+def read_sizes(lines: Sequence[str]) -> ContextSize:
+    """Add up the buffers told in llama.cpp's log while it made a context.
+
+    A cache first tells the device of each of its layers, then its size, of which every layer takes the same part.
+    """
+    cache: Counter[str] = Counter()
+    compute: Counter[str] = Counter()
+    layers: list[str] = []
+    for line in lines:
+        if match := _LAYER.match(line):
+            layers.append(pool_of(match[1]))
+        elif match := _CACHE.match(line):
+            size = float(match[1]) * _MIB
+            for pool, count in Counter(layers or [RAM]).items():
+                cache[pool] += int(size * count / max(1, len(layers)))
+            layers = []
+        elif match := _BUFFER.search(line):
+            compute[pool_of(match[1])] += int(float(match[2]) * _MIB)
+    return ContextSize(cache=dict(cache), compute=dict(compute))

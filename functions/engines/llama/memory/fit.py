@@ -1,0 +1,149 @@
+"""MemoryFit a model into memory: which devices, how many layers on them, how many slots, how long a context.
+
+It knows wishes, limits and a function that weighs; where the numbers come from is not its business. What a manifest
+says is never changed: where that does not fit, the host refuses the plan by its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from functions.engines.llama.memory.devices import Target
+from host.errors import OutOfMemory
+from host.function import RAM
+
+SLOTS = 4
+"""Sequences side by side when the manifest leaves it open."""
+STEP = 256
+ENOUGH = 4096
+"""Tokens per slot under which having fewer slots is better than having shorter ones."""
+LEAST = 512
+SHARE = 2
+"""`context: auto` takes at most one part in so many of what the weights leave: other models want to live as well."""
+
+Bytes = Mapping[str, int]
+"""By pool; a pool that is not there has no limit."""
+Weigh = Callable[[Target, int, int], Bytes]
+"""All that a target, a context per slot, and a number of slots take."""
+
+
+class FitRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """What a manifest says, None where it leaves it open; and what a model was made for."""
+
+    context: int | None = None
+    slots: int | None = None
+    layers: int | None = None
+    attempt: int = 0
+    trained: int
+    model_layers: int
+
+
+class FitResult(msgspec.Struct, kw_only=True, frozen=True):
+    """What is to be loaded."""
+
+    target: Target
+    context: int
+    slots: int
+
+
+class MemoryFit:
+    """Fits one model. `weights` is what a target takes before any context."""
+
+    def __init__(self, asked: FitRequest, weigh: Weigh, weights: Callable[[Target], Bytes], room: Bytes) -> None:
+        self._asked = asked
+        self._weigh = weigh
+        self._weights = weights
+        self._room = room
+
+    def choose(self, layouts: Sequence[Target]) -> FitResult:
+        """Choose from `layouts`, the first of them that holds the model; else as many layers as fit on the last.
+
+        Raises `OutOfMemory` when a second attempt cannot take less than the first.
+        """
+        target = self._target(layouts)
+        choice = self._shape(target, layouts)
+        return self._less(choice) if self._asked.attempt else choice
+
+    def _target(self, layouts: Sequence[Target]) -> Target:
+        context = self._asked.context or min(self._asked.trained, ENOUGH)
+        slots = self._asked.slots or 1
+        for target in layouts:
+            if inside(self._weigh(target, context, slots), self._room):
+                return target
+        last = layouts[-1]
+        if not last.devices or self._asked.layers is not None:
+            return last
+        accelerators = {pool: limit for pool, limit in self._room.items() if pool != RAM}
+
+        def fits(layers: int) -> bool:
+            return inside(self._weigh(_cut(last, layers), context, slots), accelerators)
+
+        return _cut(last, largest(0, self._asked.model_layers, fits))
+
+    def _shape(self, target: Target, layouts: Sequence[Target]) -> FitResult:
+        asked = self._asked
+        # A model that is partly on the CPU gave its context up for layers already.
+        partial = target not in layouts
+        limits = self._room if asked.context or partial else self._half(target)
+        least = min(asked.trained, ENOUGH)
+        choice = FitResult(target=target, context=LEAST, slots=1)
+        for slots in [asked.slots] if asked.slots else [SLOTS, SLOTS // 2, 1]:
+            context = asked.context or (least if partial else self._longest(target, slots, limits))
+            choice = FitResult(target=target, context=context, slots=slots)
+            fits = inside(self._weigh(target, context, slots), limits)
+            if fits and (asked.context or context >= least):
+                break
+        return choice
+
+    def _half(self, target: Target) -> Bytes:
+        taken = self._weights(target)
+        return {
+            pool: taken.get(pool, 0) + max(0, room - taken.get(pool, 0)) // SHARE for pool, room in self._room.items()
+        }
+
+    def _longest(self, target: Target, slots: int, limits: Bytes) -> int:
+        """Return the longest context up to the trained one that fits, in steps of 256; `LEAST` if none does."""
+        trained = self._asked.trained
+
+        def fits(steps: int) -> bool:
+            return inside(self._weigh(target, steps * STEP, slots), limits)
+
+        if inside(self._weigh(target, trained, slots), limits):
+            return trained
+        least = min(LEAST, trained)
+        return max(least, largest(least // STEP, trained // STEP, fits) * STEP)
+
+    def _less(self, choice: FitResult) -> FitResult:
+        """Return something smaller, as far as the manifest leaves it open."""
+        asked = self._asked
+        context = asked.context or max(min(LEAST, choice.context), choice.context // 2)
+        slots = asked.slots or max(1, choice.slots // 2)
+        smaller = msgspec.structs.replace(choice, context=context, slots=slots)
+        if smaller == choice and choice.target.devices and asked.layers is None:
+            layers = choice.target.offloaded(asked.model_layers)
+            smaller = msgspec.structs.replace(choice, target=_cut(choice.target, layers * 3 // 4))
+        if smaller == choice:
+            raise OutOfMemory("memory ran out, and the manifest leaves nothing that could be made smaller")
+        return smaller
+
+
+def inside(taken: Bytes, limits: Bytes) -> bool:
+    """Say whether every pool gives no more than its limit."""
+    return all(size <= limits[pool] for pool, size in taken.items() if pool in limits)
+
+
+def largest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number from `low` to `high` that fits, by bisection; `low` even where it does not."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _cut(target: Target, layers: int) -> Target:
+    """Return the target with fewer layers on it; without any it is the CPU."""
+    if layers <= 0:
+        return Target(accelerators=target.accelerators)
+    return msgspec.structs.replace(target, layers=layers)

@@ -1,0 +1,187 @@
+"""A llama.cpp context: one batch that is filled and computed, and the memory of what sequences have been computed.
+
+It knows tokens, positions and sequence ids, and nothing of requests. One thread owns it; only `abort` is for others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model import context_params
+from functions.engines.llama.model.adapters import Adapters
+from functions.engines.llama.model.library import lib, quick
+from functions.engines.llama.model.model import Model
+from functions.engines.llama.options import LlamaOptions, drafts
+from host.errors import LoadFailed
+
+_MOST_CELLS = (1 << 31) - 256
+_CELLS = 256
+"""llama.cpp rounds the cache up to a multiple of this."""
+
+COMPUTED, NO_ROOM, ABORTED = 0, 1, 2
+
+
+class Context:
+    """The state that batches are computed on."""
+
+    def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
+        self.handle = handle
+        self._row = ctypes.c_float * vocabulary_size
+        self._memory = lib.llama_get_memory(handle)
+        self._abort_flag = abort_flag
+        self._batch = Batch(batch_size)
+        self.size = batch_size
+        self.adapters: Adapters | None = None
+        """What `use` chooses from."""
+        self._adapter: str | None = None
+
+    @classmethod
+    def open(
+        cls, model: Model, options: LlamaOptions, target: Target, *, context: int, slots: int, threads: int = 1
+    ) -> Context:
+        """Make a context for `slots` sequences of `context` tokens; raises `OutOfMemory` or `LoadFailed`.
+
+        All of them share one pool of cells, or each has a pool of its own where the options ask for determinism: where
+        in a pool a token lies decides in which order attention adds up.
+        """
+        if context * slots > _MOST_CELLS:
+            raise LoadFailed(f"{slots} x {context} tokens are more than the {_MOST_CELLS} that llama.cpp can count")
+        params = context_params.parameters(options, target, threads)
+        size = max(options.batch, slots)
+        params.n_ctx = context * slots
+        params.n_seq_max = slots
+        params.kv_unified = not options.deterministic
+        params.n_batch = size
+        params.n_ubatch = min(max(options.ubatch, slots), size)
+        params.n_outputs_max = min(size, slots * (1 + drafts(options)))
+        params.swa_full = options.sliding_window_full
+        flag = context_params.abortable(params)
+        handle = context_params.opened(model, params, f"a cache of {slots} x {context} tokens")
+        opened = cls(handle, size, model.vocabulary.size, flag)
+        if not opened._memory:
+            opened.close()
+            raise LoadFailed("this model cannot generate text: it is an encoder")
+        return opened
+
+    def use(self, adapter: str | None) -> None:
+        """Compute with this adapter from now on, or with none; a change costs llama.cpp a new graph."""
+        if adapter != self._adapter:
+            assert self.adapters is not None
+            self.adapters.use(self.handle, adapter)
+            self._adapter = adapter
+
+    def begin(self) -> None:
+        """Empty the batch."""
+        self._batch.count = 0
+
+    def add(self, sequence: int, tokens: list[int], position: int, *, output: int) -> int:
+        """Append tokens of one sequence, the first at `position`; the last `output` of them are to have logits.
+
+        Returns the index in the batch of the last one.
+        """
+        return self._batch.add(sequence, tokens, position, output)
+
+    def compute(self) -> int:
+        """Compute the batch: COMPUTED, NO_ROOM (nothing happened), ABORTED or below 0 (some of it may have)."""
+        self._batch.raw.n_tokens = self._batch.count
+        outcome = int(lib.llama_decode(self.handle, self._batch.raw))
+        if outcome == COMPUTED:
+            lib.llama_synchronize(self.handle)  # so that asking for logits never waits, and can keep the lock
+        return outcome
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        """Return the logits, one per word, at `index` of the batch computed last; writable, valid until the next."""
+        address = quick.llama_get_logits_ith(self.handle, index)
+        if not address:
+            raise RuntimeError(f"llama.cpp has no logits for the batch's token {index}")
+        row: NDArray[np.float32] = np.frombuffer(self._row.from_address(address), np.float32)  # type: ignore[call-overload]
+        return row
+
+    def abort(self, on: bool) -> None:
+        """Let the computation that is running, on another thread, stop soon; `off` before every `compute`."""
+        self._abort_flag[0] = b"x" if on else b"\0"
+
+    def length(self, sequence: int) -> int:
+        """Return how many positions of the sequence are in memory, counted from 0."""
+        return int(quick.llama_memory_seq_pos_max(self._memory, sequence)) + 1
+
+    def first(self, sequence: int) -> int:
+        """Return the lowest position still in memory; above 0 when a sliding window has passed on."""
+        return int(quick.llama_memory_seq_pos_min(self._memory, sequence))
+
+    def cut(self, sequence: int, length: int) -> bool:
+        """Forget what lies behind the first `length` tokens; False, with nothing changed, where memory cannot."""
+        return bool(quick.llama_memory_seq_rm(self._memory, sequence, length, -1))
+
+    def forget(self, sequence: int) -> None:
+        """Forget all of a sequence."""
+        quick.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+
+    def wipe(self) -> None:
+        """Forget all sequences, and overwrite what was computed: what is no number is felt beyond its own sequence."""
+        lib.llama_memory_clear(self._memory, True)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let the empty `target` share the first `length` tokens of `source`."""
+        quick.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def save(self, sequence: int) -> NDArray[np.uint8] | None:
+        """Return a copy of all that memory holds for a sequence, None where there is nothing or no room for it."""
+        size = int(lib.llama_state_seq_get_size(self.handle, sequence))
+        state = np.empty(size, np.uint8)
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        written = int(lib.llama_state_seq_get_data(self.handle, pointer, size, sequence))
+        return state if 0 < written == size else None
+
+    def restore(self, sequence: int, state: NDArray[np.uint8]) -> bool:
+        """Bring a copy into an empty sequence; False, with the sequence empty, where it does not fit."""
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        if lib.llama_state_seq_set_data(self.handle, pointer, len(state), sequence):
+            return True
+        self.forget(sequence)
+        return False
+
+    def close(self) -> None:
+        """Free it; safe to call twice."""
+        handle, self.handle = self.handle, 0
+        if handle:
+            lib.llama_free(handle)
+
+
+class Batch:
+    """llama.cpp's batch over arrays that are filled by slices instead of one ctypes store per number."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self._tokens = np.zeros(size, dtype=np.int32)
+        self._positions = np.zeros(size, dtype=np.int32)
+        self._sequences = np.zeros(size, dtype=np.int32)
+        self._outputs = np.zeros(size, dtype=np.int8)
+        self._ones = np.ones(size, dtype=np.int32)
+        step = self._sequences.itemsize
+        self._pointers = np.arange(size, dtype=np.uintp) * step + self._sequences.ctypes.data
+        self.raw = lib.llama_batch(
+            n_tokens=0,
+            token=self._tokens.ctypes.data_as(ctypes.POINTER(lib.llama_token)),
+            embd=None,
+            pos=self._positions.ctypes.data_as(ctypes.POINTER(lib.llama_pos)),
+            n_seq_id=self._ones.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)),
+            seq_id=ctypes.cast(self._pointers.ctypes.data, ctypes.POINTER(ctypes.POINTER(lib.llama_seq_id))),
+            logits=self._outputs.ctypes.data_as(ctypes.POINTER(ctypes.c_int8)),
+        )
+
+    def add(self, sequence: int, tokens: list[int] | NDArray[np.int32], position: int, output: int) -> int:
+        """See `Context.add`."""
+        start, end = self.count, self.count + len(tokens)
+        self._tokens[start:end] = tokens
+        self._positions[start:end] = np.arange(position, position + len(tokens), dtype=np.int32)
+        self._sequences[start:end] = sequence
+        self._outputs[start:end] = 0
+        self._outputs[end - output : end] = 1
+        self.count = end
+        return end - 1

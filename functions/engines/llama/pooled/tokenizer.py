@@ -1,0 +1,82 @@
+"""Text to token ids with the file's own vocabulary, in a thread of its own: neither the event loop's nor the model's.
+
+Ids come uncut, with the special tokens that the vocabulary adds to a text, or puts between the two texts of a pair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from functions.engines.batching.item import Frame, Ids, PairFrame
+from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.vocabulary import Vocabulary
+
+A = TypeVar("A")
+
+_SLICE = 64
+"""Texts encoded in one go, so that a request of thousands lets others in between."""
+_SPELLED = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
+"""How vocabularies spell special tokens."""
+_WORDPIECE, _UNIGRAM = lib.LLAMA_VOCAB_TYPE_WPM, lib.LLAMA_VOCAB_TYPE_UGM
+
+
+class GgufTokenizer(Frame):
+    """A vocabulary's way with whole texts."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        around = Frame.around(
+            vocabulary.tokenize("a", special=False), vocabulary.tokenize("a", special=False, frame=True)
+        )
+        super().__init__(around.prefix, around.suffix)
+        self.vocabulary = vocabulary.size
+        """Number of token ids."""
+        self._vocabulary = vocabulary
+        self.pair = PairFrame(*self._plain(), types=(0, 0, 0, 1, 1) if vocabulary.kind == _WORDPIECE else None)
+        """How two texts become one input where the file has no prompt of its own for them. BERT's kin get segments; a
+        model that knows only one does not read them."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+
+    async def encode(self, texts: Sequence[str]) -> list[Ids]:
+        """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
+        return await self._sliced(texts, lambda text: self.frame(self.bare(text)))
+
+    def bare(self, text: str) -> list[int]:
+        """Return the ids of a text without special tokens, and none for what is spelled like them."""
+        return self._vocabulary.tokenize(text, special=False)
+
+    def special(self, template: str) -> dict[str, int]:
+        """Return the special tokens that a template names, `<|im_end|>`, with their ids."""
+        found = {word: self._vocabulary.tokenize(word, special=True) for word in set(_SPELLED.findall(template))}
+        return {word: ids[0] for word, ids in found.items() if len(ids) == 1}
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _sliced(self, texts: Sequence[str], encode: Callable[[str], A]) -> list[A]:
+        def encoded(part: Sequence[str]) -> list[A]:
+            return [encode(text) for text in part]
+
+        found: list[A] = []
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(texts), _SLICE):
+            found += await loop.run_in_executor(self._thread, encoded, texts[start : start + _SLICE])
+        return found
+
+    def _plain(self) -> tuple[list[int], list[int], list[int]]:
+        """Return what stands before, between and after the texts of a pair.
+
+        BERT's kin put one separator between, RoBERTa's two: the end of the first text, and a separator.
+        """
+        words = self._vocabulary
+        added = ((words.eos, words.adds_eos), (words.sep, words.adds_sep))
+        between = [token for token, adds in added if adds and token is not None]
+        if words.kind == _WORDPIECE or not between:
+            between = self.suffix
+        elif words.kind == _UNIGRAM and len(between) == 1:
+            between = self.suffix * 2  # files older than the flag for separators
+        return self.prefix, between, self.suffix

@@ -1,0 +1,99 @@
+"""Rounds: as many nodes of a tree as are computed together, laid over sequences.
+
+What a round begins with is its lead: nodes that a round before it has computed, and that all of its targets are behind.
+They are kept, and not computed again. Behind the lead a sequence runs to one tip; a node that several tips have in
+common belongs to all their sequences, which stand next to each other. It knows nodes and counts, and nothing of
+contexts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from functions.engines.llama.scoring.tree import Node
+
+_AGAIN = 4
+"""One in so many steps of a full round may be of a lead that was given up, so that other targets have a place too."""
+
+
+class Step:
+    """A node in a round, and the sequences it belongs to: from `low` up to, not including, `high`."""
+
+    __slots__ = ("high", "low", "node")
+
+    def __init__(self, node: Node, low: int, high: int) -> None:
+        self.node = node
+        self.low = low
+        self.high = high
+
+
+class TreeBatch:
+    """Steps in the order in which they are computed: parents before children."""
+
+    def __init__(self, lead: Sequence[Node] = ()) -> None:
+        self.lead = list(lead)
+        """The nodes from the one behind the root to the one that the steps are behind."""
+        self.path = self.lead
+        """Those to the last target: the lead, and what belongs to the last sequence."""
+        self.steps: list[Step] = []
+        self.targets: list[Node] = []
+        self.tips = 0
+        """Sequences."""
+        self._last: list[Step] = []
+        """The steps of the last sequence."""
+        self._again = 0
+
+    def takes(self, path: Sequence[Node], *, steps: int, tips: int) -> bool:
+        """Say whether a path, added, leaves the round with so many steps and sequences at most."""
+        shared = common(self.path, path)
+        again = max(0, len(self.lead) - shared)
+        fork = shared < len(self.path)
+        return (
+            len(self.steps) + again + len(path) - shared <= steps
+            and self.tips + fork <= tips
+            and (not again or self._again + again <= steps // _AGAIN)
+        )
+
+    def add(self, path: list[Node]) -> None:
+        """Add a path to a target; one that goes on where the last one ended stays in its sequence."""
+        shared = common(self.path, path)
+        self._give_up(shared)
+        if not self.tips or shared < len(self.path):
+            self.tips += 1
+        kept = self._last[: shared - len(self.lead)]
+        for step in kept:
+            step.high = self.tips
+        fresh = [Step(node, self.tips - 1, self.tips) for node in path[shared:]]
+        self.steps += fresh
+        self._last = [*kept, *fresh]
+        self.path = path
+        self.targets.append(path[-1])
+
+    def _give_up(self, length: int) -> None:
+        """Let the lead end earlier: what it loses is computed with the round, for all sequences."""
+        lost = [Step(node, 0, self.tips) for node in self.lead[length:]]
+        self.lead = self.lead[:length]
+        self.steps = [*lost, *self.steps]
+        self._again += len(lost)
+
+
+def rounds(targets: Sequence[Node], *, steps: int, tips: int, lead: Sequence[Node] = ()) -> Iterator[TreeBatch]:
+    """Yield rounds over targets, in their order, of at most so many steps and sequences.
+
+    A single path may have more steps than that. All targets are behind `lead`, the first round's.
+    """
+    current = TreeBatch(lead)
+    for target in targets:
+        path = target.path()
+        if current.steps and not current.takes(path, steps=steps, tips=tips):
+            yield current
+            current = TreeBatch(path[: common(current.path, path)])
+        current.add(path)
+    if current.steps:
+        yield current
+
+
+def common(one: Sequence[Node], other: Sequence[Node]) -> int:
+    """Return how many nodes two paths have in common: all before one that they have in common are."""
+    return bisect_left(range(min(len(one), len(other))), True, key=lambda at: one[at] is not other[at])

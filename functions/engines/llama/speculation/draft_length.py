@@ -1,0 +1,21 @@
+"""How far to guess ahead in one text, learned from how the guesses before turned out. It knows counts only."""
+
+from __future__ import annotations
+
+
+class DraftLength:
+    """How many tokens to guess for one sequence: as many as were right lately, and one more each time all were."""
+
+    __slots__ = ("_most", "accepted", "count", "rejected")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.count = most
+        self.accepted = 0
+        self.rejected = 0
+
+    def learn(self, guessed: int, right: int) -> None:
+        """Take note of how many of the guessed tokens were right."""
+        self.accepted += right
+        self.rejected += guessed - right
+        self.count = min(self._most, self.count * 2) if right == guessed else max(1, right)

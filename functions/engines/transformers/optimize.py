@@ -1,0 +1,168 @@
+"""A model made faster on a CPU, checked against the model as it was loaded: packing, layouts, fused layers, bf16, int8.
+
+What does not come out the same is taken back, and what was found is said. It runs while loading, in one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import torch
+
+from functions.engines.transformers import fusion, linear, memory, numerics, packing
+from functions.engines.transformers.fusion import Pair
+from functions.engines.transformers.numerics import Answer, Bounds
+from functions.engines.transformers.precision import FP32, Precision
+from host.errors import LoadFailed
+
+
+class Asked(Protocol):
+    """Puts the same texts to a model, packed or padded, and returns what it says; raises what the model raises."""
+
+    def __call__(self, model: Any, *, packed: bool) -> Answer: ...  # noqa: D102
+
+
+class Tuned(msgspec.Struct, kw_only=True, frozen=True):
+    """What became of a model."""
+
+    model: Any
+    precision: Precision
+    packed: bool = False
+    """It computes packed batches."""
+    prepacked: bool = False
+    """Its matrices lie as the processor likes them."""
+    found: str = ""
+    """What the check said, as a sentence."""
+
+
+def tune(model: Any, wanted: Precision, asked: Asked, reload: Callable[[], Any], *, pack: bool = True) -> Tuned:
+    """Return the model in the precision that is wanted, or in fp32 where it does not survive one that nobody stated.
+
+    The model comes in `wanted.first`; `reload` reads it anew. Raises `LoadFailed` for a
+    stated precision that it does not survive, and for a model that gives no numbers.
+    """
+    with fusion.watched(model) as pairs:
+        before = _answer(asked, model, packed=False)
+    if before is None:
+        return _unasked(model, wanted)
+    if not bool(torch.isfinite(before.rows).all()):
+        raise LoadFailed("the model's numbers are not finite for plain sentences: its file is broken")
+    packs = pack and _packs(model, before, asked)
+    if not wanted.checked:
+        return _laid_out(model, wanted, before, asked, reload, packs=packs, pairs=pairs)
+    bounds = numerics.INT8 if wanted.int8 else numerics.BF16
+    _lower(model, wanted)
+    prepacked = _prepack(model, wanted, pairs)
+    after = _answer(asked, model, packed=packs)
+    if after is None and not wanted.int8:
+        model, prepacked = _lowered_anew(reload, wanted, packs=packs), False
+        after = _answer(asked, model, packed=packs)
+    fits, found = _judged(before, after, bounds)
+    if wanted.stated and not wanted.int8 and (after is None or not bool(torch.isfinite(after.rows).all())):
+        raise LoadFailed(f"the model cannot be computed in {wanted.name}: leave quantization out", param="quantization")
+    if fits or (wanted.stated and not wanted.int8):
+        found = f"{wanted.name}: {found}" if fits else f"{wanted.name} as the manifest says, although: {found}"
+        return Tuned(model=model, precision=wanted, packed=packs, prepacked=prepacked, found=found)
+    if wanted.int8:
+        raise LoadFailed(f"the model does not survive int8: {found}; take bf16 or fp32", param="quantization")
+    del model
+    plain = _laid_out(_anew(reload, packs=packs), FP32, before, asked, reload, packs=packs, pairs=pairs)
+    return msgspec.structs.replace(plain, found=f"bf16 refused: {found}; fp32 instead")
+
+
+def _unasked(model: Any, wanted: Precision) -> Tuned:
+    """Return the model as stated, or untouched, where it does not take texts alone and cannot be compared."""
+    why = "not compared with fp32: the model does not take texts alone"
+    if not wanted.checked:
+        return Tuned(model=model, precision=wanted)
+    if not wanted.stated:
+        return Tuned(model=model, precision=FP32, found=f"fp32, as bf16 was {why}")
+    _lower(model, wanted)
+    prepacked = _prepack(model, wanted, ()) if wanted.int8 else False
+    return Tuned(model=model, precision=wanted, prepacked=prepacked, found=f"{wanted.name}, {why}")
+
+
+def _packs(model: Any, before: Answer, asked: Asked) -> bool:
+    """Prepare the model for packed batches and say whether it answers the same in them."""
+    if not packing.prepare(model):
+        return False
+    fits, _ = _judged(before, _answer(asked, model, packed=True), numerics.SAME)
+    return fits
+
+
+def _laid_out(
+    model: Any,
+    wanted: Precision,
+    before: Answer,
+    asked: Asked,
+    reload: Callable[[], Any],
+    *,
+    packs: bool,
+    pairs: Sequence[Pair],
+) -> Tuned:
+    """Return an fp32 model with its matrices laid out anew, or as it was where that changes it."""
+    if not _prepack(model, wanted, pairs):
+        return Tuned(model=model, precision=wanted, packed=packs)
+    fits, _ = _judged(before, _answer(asked, model, packed=packs), numerics.SAME)
+    if fits:
+        return Tuned(model=model, precision=wanted, packed=packs, prepacked=True)
+    del model
+    return Tuned(model=_anew(reload, packs=packs), precision=wanted, packed=packs)
+
+
+def _anew(reload: Callable[[], Any], *, packs: bool) -> Any:
+    model = reload()
+    if packs:
+        packing.prepare(model)
+    return model
+
+
+def _lowered_anew(reload: Callable[[], Any], wanted: Precision, *, packs: bool) -> Any:
+    model = _anew(reload, packs=packs)
+    _lower(model, wanted)
+    return model
+
+
+def _lower(model: Any, wanted: Precision) -> None:
+    """Bring parameters to the dtype, one by one. Buffers stay: rotary frequencies are meant to be fp32."""
+    if wanted.dtype is torch.float32:
+        return
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(wanted.dtype)
+
+
+def _prepack(model: Any, wanted: Precision, pairs: Sequence[Pair]) -> bool:
+    """Lay the matrices out anew, with their activations, or bring them to 8 bits; False where torch cannot."""
+    if not wanted.int8 and not linear.able(wanted.dtype):
+        return False
+    try:
+        with torch.no_grad():
+            replaced = linear.replace(model, linear.Eight if wanted.int8 else linear.Prepacked)
+            fusion.fuse(model, pairs)
+            return replaced > 0
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        if memory.ran_out(error):
+            raise
+        if wanted.int8:
+            raise LoadFailed(f"int8 is not served by this build of torch: {error}", param="quantization") from error
+        raise LoadFailed(f"the weights cannot be laid out for this processor: {error}") from error
+
+
+def _answer(asked: Asked, model: Any, *, packed: bool) -> Answer | None:
+    """Return what the model says; None where it raises anything but that memory ran out."""
+    try:
+        return asked(model, packed=packed)
+    except Exception as error:
+        if memory.ran_out(error):
+            raise
+        return None
+
+
+def _judged(before: Answer, after: Answer | None, bounds: Bounds) -> tuple[bool, str]:
+    if after is None:
+        return False, "the model cannot be computed in it"
+    difference = numerics.compare(before, after)
+    return difference.within(bounds), difference.told(bounds)

@@ -1,0 +1,115 @@
+"""ImageProcessor to numbers: bytes are recognised, measured, decoded and resized, in a thread of their own.
+
+What comes from outside is measured by its header before a pixel is decoded, so that a small file cannot become a
+large picture in memory. Only formats that Pillow decodes by itself are taken, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from functions.engines.checkpoint.folder import Folder
+from host.errors import InvalidRequest, LoadFailed
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
+PIXELS_MAX = 40_000_000
+"""Pixels of one picture, as its header says: 120 MB when decoded."""
+
+Pixels = npt.NDArray[np.float32]
+
+
+class ImageProcessor:
+    """Makes a model's input of pictures. `tokens` is how many places of the model one picture takes."""
+
+    def __init__(self, processor: Any, tokens: int) -> None:
+        self.tokens = tokens
+        self._processor = processor
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+
+    async def pixels(self, pictures: Sequence[Callable[[], bytes]], places: Sequence[str]) -> list[Pixels]:
+        """Return (channels, height, width) of each; raises `InvalidRequest` that names the place of a wrong one.
+
+        Cancelling stops at the next picture.
+        """
+        loop = asyncio.get_running_loop()
+        found = []
+        for read, place in zip(pictures, places, strict=True):
+            found.append(await loop.run_in_executor(self._thread, self._pixels, read, place))
+        return found
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _pixels(self, read: Callable[[], bytes], place: str) -> Pixels:
+        image = opened(read(), place)
+        values = self._processor(images=image, return_tensors="np")["pixel_values"][0]
+        return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def opened(data: bytes, place: str) -> Any:
+    """Return the picture in RGB, upright; raises `InvalidRequest` for what is none, is broken or is too large."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except UnidentifiedImageError:
+        known = ", ".join(FORMATS)
+        raise InvalidRequest(f"{place} is not an image that can be read: expected {known}", param=place) from None
+    except Image.DecompressionBombError:
+        raise InvalidRequest(f"{place} is too large: at most {PIXELS_MAX:,} pixels are taken", param=place) from None
+    except Exception:  # noqa: BLE001 - Pillow's plug-ins raise whatever comes up on broken headers
+        raise InvalidRequest(f"{place} is a broken image", param=place) from None
+    width, height = image.size
+    if width * height > PIXELS_MAX:
+        raise InvalidRequest(
+            f"{place} is too large: {width} x {height} pixels, at most {PIXELS_MAX:,} are taken", param=place
+        )
+    try:
+        return ImageOps.exif_transpose(image).convert("RGB")
+    except Exception:  # noqa: BLE001 - see above
+        raise InvalidRequest(
+            f"{place} is a broken image: its {image.format} data ends early or is wrong", param=place
+        ) from None
+
+
+def load(folder: Folder, config: dict[str, Any]) -> ImageProcessor:
+    """Return the folder's way with pictures; raises `LoadFailed` where Pillow or the processor's file is missing."""
+    try:
+        import PIL.Image
+    except ImportError:
+        raise LoadFailed("this model embeds images, which needs Pillow: pip install 'coldframe[images]'") from None
+    from transformers import AutoImageProcessor
+
+    if not folder.has("preprocessor_config.json") and not folder.has("processor_config.json"):
+        raise LoadFailed("preprocessor_config.json is missing: it says how this model's images are resized")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        processor = AutoImageProcessor.from_pretrained(
+            str(folder.path), local_files_only=True, trust_remote_code=False, backend="pil"
+        )
+    except Exception as error:
+        first = str(error).strip().split("\n")[0].replace(str(folder.path), "…")
+        raise LoadFailed(f"the image processor cannot be read: {first[:300]}") from error
+    side, patch = _grid(config)
+    probe = processor(images=PIL.Image.new("RGB", (31, 17)), return_tensors="np")["pixel_values"][0]
+    if probe.shape != (3, side, side):
+        raise LoadFailed(
+            f"the image processor makes {probe.shape} of an image, but the model takes (3, {side}, {side})"
+        )
+    return ImageProcessor(processor, (side // patch) ** 2 + 1)
+
+
+def _grid(config: dict[str, Any]) -> tuple[int, int]:
+    """Return an image's pixels and a patch's along one side."""
+    vision = config.get("vision_config") or {}
+    usual = {"clip": 32, "siglip": 16}[config["model_type"]]
+    return int(vision.get("image_size") or 224), int(vision.get("patch_size") or usual)

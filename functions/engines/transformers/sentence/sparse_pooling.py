@@ -1,0 +1,43 @@
+"""Logits or the states of tokens to sparse vectors: weights of the vocabulary's words, in fp32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from functions.engines.batching.item import Ids
+from functions.engines.checkpoint.sentence.output import Weights
+from functions.engines.checkpoint.sentence.sparse import Splade
+
+
+def of_logits(logits: torch.Tensor, mask: torch.Tensor, how: Splade) -> list[Weights]:
+    """Return the weights of each input from (items, tokens, vocabulary) of logits."""
+    weights = (logits.float() * mask.unsqueeze(-1)).relu_().log1p_()
+    if how.twice:
+        weights = weights.log1p_()
+    pooled = weights.amax(1) if how.pooling == "max" else weights.sum(1)
+    return [kept(row, how.most) for row in pooled.cpu().numpy()]
+
+
+def of_tokens(weights: torch.Tensor, ids: Sequence[Ids], special: npt.NDArray[np.int32]) -> list[Weights]:
+    """Return the weights of each input from (items, tokens) of them: a token that comes twice has its heaviest."""
+    rows = weights.float().relu().cpu().numpy()
+    found: list[Weights] = []
+    for row, tokens in zip(rows, ids, strict=True):
+        words, places = np.unique(tokens, return_inverse=True)
+        heaviest = np.zeros(len(words), dtype=np.float32)
+        np.maximum.at(heaviest, places, row[: len(tokens)])
+        kept = (heaviest > 0) & ~np.isin(words, special)
+        found.append((words[kept].astype(np.int32), heaviest[kept]))
+    return found
+
+
+def kept(row: npt.NDArray[np.float32], most: int | None) -> Weights:
+    """Return what is not 0 of the weights of all words, only the `most` heaviest where that says so."""
+    ids = np.flatnonzero(row).astype(np.int32)
+    if most is not None and len(ids) > most:
+        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:most]])
+    return ids, row[ids]
