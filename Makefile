@@ -36,8 +36,8 @@ lint: $(STAMP) ## check style, format, types and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(STAMP) ## write the tables of keys in docs/manifest.md anew
-	$(BIN)/python -m host.manifest.tables docs/manifest.md
+docs: $(STAMP) ## write the tables of keys and options in docs/ anew
+	$(BIN)/python -m host.manifest.tables docs/manifest.md docs/engines/*.md docs/functions/*.md
 
 bench: $(STAMP) ## measure against the peers, as ratios in one run (ARGS passes options on)
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"

@@ -18,7 +18,8 @@ from host.runtime import Runtime
 from host.settings import read
 
 DOCS = Path(__file__).parent.parent / "docs"
-README = DOCS.parent / "README.md"
+ROOT = DOCS.parent
+README = ROOT / "README.md"
 
 
 def text(name: str) -> str:
@@ -122,13 +123,30 @@ def test_the_direct_use_of_the_documentation_works(monkeypatch, capsys):
     assert "384 [" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(DOCS.glob("*.md"))])
-def test_links_between_pages_lead_somewhere(name):
-    for target in re.findall(r"\]\(([^)#\s]+\.md)(?:#[\w-]+)?\)", text(name)):
-        assert (DOCS / target).exists(), target
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
 
 
-def test_readme_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)", README.read_text()):
-        if not target.startswith("http"):
-            assert (README.parent / target).exists(), target
+def anchors(page: Path) -> set[str]:
+    """What a page's headings are linked by, as GitHub makes it of their words."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([\w-]+))?\)", prose):
+        if not target.startswith(("http:", "https:")):
+            path = (page.parent / target) if target else page
+            assert path.exists(), target
+            assert not anchor or anchor in anchors(path), f"{target}#{anchor}"
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    reached, waiting = set(), [README]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        found = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())}
+        waiting += [path for path in found - reached if path.exists()]
+    assert {page.resolve() for page in PAGES} <= reached
