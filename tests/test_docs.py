@@ -12,6 +12,7 @@ import pytest
 
 from host import app, hooks
 from host.errors import descendants
+from host.events import State
 from host.manifest import Manifest
 from host.registry import Registry
 from host.runtime import Runtime
@@ -150,3 +151,51 @@ def test_every_page_can_be_reached_from_the_readme():
         found = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())}
         waiting += [path for path in found - reached if path.exists()]
     assert {page.resolve() for page in PAGES} <= reached
+
+
+ARCHITECTURE = text("architecture.md")
+PACKAGES = sorted(
+    str(path.parent.relative_to(ROOT)) for top in ("functions", "host") for path in ROOT.glob(f"{top}/**/__init__.py")
+)
+MERMAID = {"flowchart TB": "-->", "sequenceDiagram": "->>", "stateDiagram-v2": "-->"}
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:host|functions)/[\w/.]*)`", ARCHITECTURE))))
+def test_every_module_the_architecture_names_exists(path):
+    assert (ROOT / path).exists()
+    assert (ROOT / path).is_dir() == path.endswith("/")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_architecture_names_every_package(package):
+    assert f"| `{package}/` |" in ARCHITECTURE
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(re.findall(r"(?:host|functions)/[\w/.]+", "".join(blocks("architecture.md", "mermaid")))))
+)
+def test_every_module_in_a_diagram_exists(path):
+    assert (ROOT / path.replace("NAME", "chat").rstrip(".")).exists()
+
+
+def test_the_three_diagrams_are_there():
+    found = blocks("architecture.md", "mermaid")
+    assert [block.splitlines()[0] for block in found] == list(MERMAID)
+    for block, arrow in zip(found, MERMAID.values(), strict=True):
+        assert arrow in block
+        opened = len(re.findall(r"^\s*subgraph ", block, re.MULTILINE))
+        assert opened == len(re.findall(r"^\s*end$", block, re.MULTILINE))
+        assert block.count('"') % 2 == 0
+
+
+def test_the_diagram_of_states_has_every_state():
+    diagram = blocks("architecture.md", "mermaid")[2]
+    named = set(re.findall(r"^    (\w+) -->", diagram, re.MULTILINE)) | set(re.findall(r"--> (\w+)", diagram))
+    assert named == set(State)
+
+
+def test_the_glossary_is_in_order():
+    glossary = ARCHITECTURE.partition("## Glossary")[2]
+    words = [word.lower() for word in re.findall(r"^\| ([^|]+?) \|", glossary, re.MULTILINE)[2:]]
+    assert len(words) > 30
+    assert words == sorted(words)
