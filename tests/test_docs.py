@@ -7,10 +7,12 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import pluggy
 import pytest
 
 from host import app, hooks
+from host.cli import group
 from host.errors import descendants
 from host.events import State
 from host.manifest import Manifest
@@ -199,3 +201,34 @@ def test_the_glossary_is_in_order():
     words = [word.lower() for word in re.findall(r"^\| ([^|]+?) \|", glossary, re.MULTILINE)[2:]]
     assert len(words) > 30
     assert words == sorted(words)
+
+
+@pytest.mark.parametrize("error", descendants(), ids=lambda error: error.code)
+def test_every_error_has_a_cure(error):
+    assert f"`{error.code}`" in text("troubleshooting.md")
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [(page, block) for page in ("deployment.md", "settings.md") for block in blocks(page, "toml")]
+)
+def test_settings_on_a_page_are_settings(page, block, tmp_path):
+    (tmp_path / "granian.toml").write_text(block)
+    assert read(tmp_path / "granian.toml")
+
+
+def test_the_services_command_is_one():
+    (unit,) = blocks("deployment.md", "ini")
+    words = re.search(r"^ExecStart=\S+/coldframe (.+)$", unit, re.MULTILINE)
+    assert words is not None
+    name, *options = words[1].split()
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    assert set(options[::2]) <= {option for parameter in command.params for option in parameter.opts}
+
+
+def test_platforms_wait_longer_than_a_shutdown_takes():
+    settings = read(None)
+    page = text("deployment.md")
+    waits = re.findall(r"(?:--stop-timeout |terminationGracePeriodSeconds: |TimeoutStopSec=)(\d+)", page)
+    assert len(waits) >= 3
+    assert min(map(int, waits)) > settings.grace + settings.stop
