@@ -9,7 +9,7 @@ from expected_answers import differences, lines_differ
     [
         ({"a": 1, "b": [True, None, "x"]}, {"b": [True, None, "x"], "a": 1}),
         ({"id": "chatcmpl-…"}, {"id": "chatcmpl-6a75"}),
-        ({"message": "expected one of … or none"}, {"message": "expected one of a, b\nor none"[:17] + "a or none"}),
+        ({"message": "expected one of …or none"}, {"message": "expected one of a, b\nor none"}),
         ({"score": 0.98}, {"score": 0.9801}),
         ({"items": [1, "…"]}, {"items": [1, 2, 3]}),
         ({"items": ["…"]}, {"items": []}),
@@ -34,6 +34,7 @@ def test_what_is_the_same_passes(expected, got):
         ({"a": [1, 2, "…"]}, {"a": [1]}, "$.a: 1 items instead of 3"),
         ({"a": [{"score": 0.5}]}, {"a": [{"score": 0.7}]}, "$.a[0].score: 0.7 instead of 0.5"),
         ({"id": "modr-…"}, {"id": "chatcmpl-1"}, "$.id: 'chatcmpl-1' instead of 'modr-…'"),
+        ({"embedding": [0.03]}, {"embedding": [0.04]}, "$.embedding[0]: 0.04 instead of 0.03"),
         ({"pid": 1}, {"pid": "1"}, "$.pid: '1' instead of 1"),
         ({"flagged": False}, {"flagged": True}, "$.flagged: True instead of False"),
     ],
