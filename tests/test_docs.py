@@ -232,3 +232,20 @@ def test_platforms_wait_longer_than_a_shutdown_takes():
     waits = re.findall(r"(?:--stop-timeout |terminationGracePeriodSeconds: |TimeoutStopSec=)(\d+)", page)
     assert len(waits) >= 3
     assert min(map(int, waits)) > settings.grace + settings.stop
+
+
+SOURCE = "".join(path.read_text() for top in ("functions", "host") for path in (ROOT / top).rglob("*.py"))
+QUOTED = [
+    cell
+    for cells in re.findall(r"^\| (`[^|]+`) \|", text("troubleshooting.md"), re.MULTILINE)
+    for cell in re.findall(r"`([^`]+)`", cells)
+    if len(re.sub(r"\S*…\S*", "", cell).split()) > 3
+]
+
+
+@pytest.mark.parametrize("message", QUOTED)
+def test_a_message_with_a_cure_is_one_of_the_code(message):
+    """Three words of it in a row, since names and numbers differ."""
+    words = message.split()
+    runs = [" ".join(words[at : at + 3]) for at in range(len(words) - 2)]
+    assert any(run in SOURCE for run in runs), "reworded? then write it on the page too"
