@@ -19,6 +19,7 @@ from host.http.errors import exception_handlers
 from host.http.middleware import RequestScope
 from host.http.openapi import SchemaPlugin
 from host.routes import functions, health, models
+from host.routes.operations import default_routes
 from host.runtime import Runtime
 
 
@@ -48,6 +49,11 @@ ROUTES: tuple[Any, ...] = (
 )
 
 
+def _function_routes(runtime: Runtime) -> list[Any]:
+    functions = list(runtime.registry.functions.values())
+    return [*(route for function in functions for route in function.routes), *default_routes(functions)]
+
+
 def create(runtime: Runtime) -> ASGIApp:
     """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
     return RequestScope(litestar(runtime))
@@ -71,7 +77,7 @@ def litestar(runtime: Runtime) -> Litestar:
             await runtime.stop()
 
     return Litestar(
-        route_handlers=[*ROUTES, *(route for f in runtime.registry.functions.values() for route in f.routes)],
+        route_handlers=[*ROUTES, *_function_routes(runtime)],
         dependencies={"host": Provide(host), "runtime": Provide(the_runtime)},
         exception_handlers=dict(exception_handlers),
         lifespan=[life],

@@ -200,6 +200,7 @@ class _Call:
         return self._waits_for.stage() if self._waits_for is not None and self._exchange is None else "working"
 
     async def _begin(self) -> PendingCall:
+        self._operation.check(self._request)
         self._dispatch.entered(self)
         while True:
             self._waits_for = deployment = self._dispatch.find(self._model, self._operation)

@@ -51,5 +51,18 @@ def given(
     )
 
 
+def checked(instance: Any, task: str) -> Any:
+    """Return the instance with requests checked before it gets them, as the host does it by their operation."""
+    checks = {operation.request: operation.check for operation in registry().function(task).operations}
+    answer = instance.answer
+
+    def check_and_answer(request: Any) -> Any:
+        checks[type(request)](request)
+        return answer(request)
+
+    instance.answer = check_and_answer
+    return instance
+
+
 def ignore(stage: str, done: int = 0, total: int = 0) -> None:
     """Take progress and do nothing with it."""

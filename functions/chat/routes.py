@@ -1,4 +1,4 @@
-"""The HTTP side of chat: decode, check, ask the host, render. It knows no model and no engine."""
+"""The HTTP side of chat: decode, ask the host, render."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from litestar import Response, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.chat.api import CHAT, ChatRequest
-from functions.chat.checks import check
+from functions.chat.api import ChatRequest
+from functions.chat.operations import CHAT
 from functions.chat.render import ChunkRenderer, Completion, collect
 from host.http import HostDependency
 from host.http.response import JsonResponse
@@ -26,7 +26,6 @@ from host.http.sse import EventStream
 )
 async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) -> Response[Any]:
     """Answer a conversation, whole or as a stream of server-sent events."""
-    check(data)
     events = host.stream(data.model, CHAT, data)
     if data.stream:
         return EventStream(events, ChunkRenderer(data))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-import msgspec
-
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
 from functions.engines.llama.factory import ATTIC, assemble, speculator, with_parts
@@ -44,12 +42,12 @@ class LlamaInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
-        return with_parts(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
+        return with_parts(plan.make(load), load.engine_options(LlamaOptions), load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the decode thread."""
-        settings = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        settings = load.engine_options(LlamaOptions)
         target = devices.retold(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 

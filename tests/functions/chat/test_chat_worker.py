@@ -17,7 +17,8 @@ import msgspec
 import pytest
 from ggufs import llamas
 
-from functions.chat.api import CHAT, ChatRequest, Done, Text
+from functions.chat.api import ChatRequest, Done, Text
+from functions.chat.operations import CHAT
 from functions.engines.llama.model.context import Context
 from host.direct import OpenFunction, open_function
 from host.errors import ColdframeError, InsufficientMemory, LoadFailed, ManifestError, ModelNotFound, OutOfMemory

@@ -32,7 +32,8 @@ def open_(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         key = repr((path, context, options))
         if key not in opened:
             load = loads.given("decide", path or smollm2, options, engine="llama", context=context, device="cpu")
-            opened[key] = LlamaDecide.load(load, LlamaDecide.plan(load), loads.ignore)
+            made = LlamaDecide.load(load, LlamaDecide.plan(load), loads.ignore)
+            opened[key] = loads.checked(made, "decide")
         return opened[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -66,7 +66,8 @@ def open_() -> Iterator[Opener]:
 
     def open_one(path: Path, options: dict[str, Any] | None = None, **more: Any) -> LlamaEmbeddings:
         given = load(path, options, **more)
-        opened.append(LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), lambda stage, done=0, total=0: None))
+        made = LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), loads.ignore)
+        opened.append(loads.checked(made, "embeddings"))
         return opened[-1]
 
     yield open_one

@@ -51,7 +51,7 @@ def opener() -> Iterator[Opener]:
             more.setdefault("quantization", "fp32")
         load = loads.given("ner", path, options, engine=engine, **more)
         kind: type[NerInstance] = OnnxNer if engine == "onnx" else TransformersNer
-        opened.append(kind.load(load, kind.plan(load), loads.ignore))
+        opened.append(loads.checked(kind.load(load, kind.plan(load), loads.ignore), "ner"))
         return opened[-1]
 
     yield open_

@@ -32,7 +32,7 @@ def opener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
         kind = getattr(module, f"{engine.capitalize()}Rerank")
         given = ({"quantization": "fp32"} if engine == "transformers" else {}) | given
         load = loads.given("rerank", path, {"self_test": False} | (options or {}), engine=engine, **given)
-        opened.append(kind.load(load, kind.plan(load), loads.ignore))
+        opened.append(loads.checked(kind.load(load, kind.plan(load), loads.ignore), "rerank"))
         return opened[-1]
 
     with pytest.MonkeyPatch.context() as patch:

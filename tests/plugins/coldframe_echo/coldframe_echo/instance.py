@@ -18,8 +18,6 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-
 from coldframe_echo.api import Call, Echo, EchoAnswer, EchoEvent, End, Report, Token
 from coldframe_echo.faults import die, error, hoard, ignore_sigterm, touch
 from coldframe_echo.options import EchoOptions
@@ -194,7 +192,7 @@ class EchoInstance(Instance):
 
 
 def _options(load: Load) -> EchoOptions:
-    return msgspec.msgpack.decode(load.options, type=EchoOptions)
+    return load.engine_options(EchoOptions)
 
 
 def _steps(total: int, duration: float) -> Iterator[tuple[int, int]]:
