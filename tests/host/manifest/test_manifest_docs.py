@@ -52,7 +52,8 @@ def test_the_page_is_as_the_generator_writes_it(page):
 
 
 def test_every_engine_and_function_has_a_page():
-    functions = {f"functions/{path.parent.name}.md" for path in ROOT.glob("functions/*/routes.py")}
+    packages = {path.parent.name for path in ROOT.glob("functions/*/__init__.py")} - {"engines"}
+    functions = {f"functions/{name}.md" for name in packages}
     engines = {f"engines/{path.parent.name}.md" for path in ROOT.glob("functions/engines/*/options.py")}
     assert functions | engines | {"manifest.md"} == set(PAGES)
 
