@@ -17,6 +17,7 @@ from functions.engines.batching import chunked_tokenizer, split_points
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer, Tokens
 from functions.engines.batching.item import Encoding, Ids
 from functions.engines.batching.unicode import trimmed
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 
 
 @cache
@@ -68,7 +69,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
 def test_no_special_token_is_parted(kind: str, special: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read as such where nobody asked for words only."""
     monkeypatch.setattr(split_points, "PART", 8)
-    made = tinytokenizers.Tokenizer(tinytokenizers.TOKENIZERS[kind]())
+    made = FastTokenizer(tinytokenizers.TOKENIZERS[kind]())
     text = f"Clara {special} lives in{special}Berlin, {special} " * 6
     (found,) = asyncio.run(ChunkedTokenizer(made).read([text], 10**9))
     (whole,) = asyncio.run(made.encode([text]))

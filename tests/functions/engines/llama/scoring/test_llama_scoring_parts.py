@@ -26,8 +26,8 @@ from functions.engines.llama.scoring.tree import Tree
 MIB = 1 << 20
 FILL = """
 import sys, msgspec
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 path, options, cells = sys.argv[1], msgspec.json.decode(sys.argv[2], type=LlamaOptions), int(sys.argv[3])
