@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import walks
 from ggufs import llamas
 
 from functions.chat.api import CHAT, ChatRequest, Done, Text
@@ -220,7 +221,8 @@ def mutated(whole: bytes, head: int, dice: random.Random) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(1, 6))
 async def test_mutated_heads_hurt_nobody_else(open_: Open, folder: Path, seed: int) -> None:
     # Through the whole life of a load, in processes of their own: a crash must not be more than a failed load.
     whole, dice = (folder / "tiny.gguf").read_bytes(), random.Random(seed)

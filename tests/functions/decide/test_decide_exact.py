@@ -63,20 +63,27 @@ def prompt(text: str, question: dict[str, Any], listed: str) -> str:
 
 
 class Direct:
-    """llama-cpp-python, which computes one whole sequence at a time."""
+    """llama-cpp-python, which computes one sequence at a time; what is before an answer is computed once."""
 
     def __init__(self, path: Path) -> None:
         self.llama = llama_cpp.Llama(
-            str(path), n_ctx=256, logits_all=True, verbose=False, type_k=0, type_v=0, flash_attn=False, n_threads=2
+            str(path), n_ctx=256, logits_all=True, verbose=False, type_k=0, type_v=0, flash_attn=False, n_threads=1
         )
+        self.before: list[int] = []
 
     def ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self.llama.tokenize(text.encode(), add_bos=False, special=special))
 
     def log(self, before: Sequence[int], answer: Sequence[int]) -> float:
-        self.llama.reset()
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llama.ctx), True)
-        self.llama.eval([*before, *answer])
+        memory = llama_cpp.llama_get_memory(self.llama.ctx)
+        if self.before != before:
+            self.llama.reset()
+            llama_cpp.llama_memory_clear(memory, True)
+            self.llama.eval(before)
+            self.before = list(before)
+        self.llama.n_tokens = len(before)
+        llama_cpp.llama_memory_seq_rm(memory, 0, len(before), -1)
+        self.llama.eval(answer)
         rows = self.llama.scores[len(before) - 1 : len(before) + len(answer) - 1].astype(np.float64)
         wholes = np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1)) + rows.max(1)
         return float(sum(rows[at, token] - wholes[at] for at, token in enumerate(answer)))

@@ -11,7 +11,8 @@ import anyio
 import numpy as np
 import pytest
 import tinytokenizers
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 
 from functions.engines.batching import chunked_tokenizer, split_points
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer, Tokens
@@ -39,6 +40,7 @@ def shown(text: str, tokens: Encoding) -> list[tuple[int, int] | None]:
     return [place if place[0] < place[1] else None for place in places]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
 @pytest.mark.parametrize("placed", [True, False])
 def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
     place = asyncio.run(made_reader(kind, placed=placed)._places())
     parts = []
 
-    @settings(max_examples=100, deadline=None)
+    @walks.examples(50, 1000)
     @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         found, expected = read(text, kind, placed=placed), read_whole(text, kind)
