@@ -21,7 +21,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 # because a wheel built on one machine (or cached by pip) has to run on another one. AVX2, FMA and F16C stay on.
 export CMAKE_ARGS ?= -DGGML_NATIVE=OFF
 
-.PHONY: help install serve test soak lint docs bench clean
+.PHONY: help install serve test soak coverage faults lint docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,12 @@ test: $(STAMP) ## run all tests, the slow ones too (ARGS="-k chat -x" passes opt
 
 soak: $(STAMP) ## run random tests with drawn seeds for SOAK_SECONDS (600); SOAK_SEED=N begins with that seed again
 	$(BIN)/python tests/tools/soak.py -n $(WORKERS) --dist worksteal $(ARGS)
+
+coverage: $(STAMP) ## measure line and branch coverage of host and functions, worker processes too (ARGS passes options on)
+	tests/tools/coverage.sh -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+faults: $(STAMP) ## plant mistakes one by one and say which the tests notice (ARGS="decide" picks some; hours for all)
+	$(BIN)/python tests/faults/run.py $(ARGS)
 
 lint: $(STAMP) ## check style, format, types and who may import whom
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import decide_heldout as heldout
 from benchmarks import decide_labelled as labelled
 from benchmarks.table import Row
-from functions.decide.api import DECIDE, DecisionRequest
+from functions.decide.api import DecisionRequest
 from host.direct import OpenFunction, open_function
 from host.manifest import load as read_manifest
 
@@ -56,7 +56,9 @@ class Judge:
     async def ask(self, text: str, true: Sequence[str], false: Sequence[str], more: list[Question]) -> list[Any]:
         """Ask whether statements are true, keep what was answered, and return the answers to the other questions."""
         questions = [*map(predicate, true), *map(predicate, false), *more]
-        request = msgspec.convert({"model": self._function.manifest.name, "input": text, "questions": questions}, DecisionRequest)
+        request = msgspec.convert(
+            {"model": self._function.manifest.name, "input": text, "questions": questions}, DecisionRequest
+        )
         found = msgspec.to_builtins((await self._function.call(request)).answers)
         probabilities = [answer["probability"] for answer in found[: len(true) + len(false)]]
         right, wrong = probabilities[: len(true)], probabilities[len(true) :]

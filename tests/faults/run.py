@@ -23,13 +23,26 @@ from faults import FAULTS, Fault
 ROOT = Path(__file__).parents[2]
 LIMIT = 600
 """Seconds that the tests of one fault may take; a fault may make them wait for ever, which counts as caught."""
+NEEDED = (
+    "host", "functions", "benchmarks", "docs", "examples", "manifests", "README.md", "granian.toml", "pyproject.toml",
+)  # fmt: skip
 NOTHING_FAILED, NOTHING_RUN = 0, (2, 3, 4, 5)
 """Exit statuses of pytest; from 2 on no test of ours has failed, but the run itself."""
 
 
 def copy(tests: Path, to: Path) -> None:
     """Copy what the tests need: our code, and the tests of `tests`, a checkout."""
-    for name in ("host", "functions", "benchmarks", "docs", "examples", "manifests", "README.md", "granian.toml", "pyproject.toml"):
+    for name in (
+        "host",
+        "functions",
+        "benchmarks",
+        "docs",
+        "examples",
+        "manifests",
+        "README.md",
+        "granian.toml",
+        "pyproject.toml",
+    ):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -64,7 +77,9 @@ def tried(fault: Fault, tree: Path) -> bool:
     file = tree / fault.file
     whole = file.read_text()
     if whole.count(fault.old) != 1:
-        print(f"| {fault.name} | not planted | `old` stands {whole.count(fault.old)} times in {fault.file} |", flush=True)
+        print(
+            f"| {fault.name} | not planted | `old` stands {whole.count(fault.old)} times in {fault.file} |", flush=True
+        )
         return False
     began = time.monotonic()
     file.write_text(whole.replace(fault.old, fault.new))
@@ -72,7 +87,13 @@ def tried(fault: Fault, tree: Path) -> bool:
         status, first = run(tree, fault.tests)
     finally:
         file.write_text(whole)
-    outcome = "MISSED" if status == NOTHING_FAILED else "not run" if status in NOTHING_RUN and "ERROR" not in first else "caught"
+    outcome = (
+        "MISSED"
+        if status == NOTHING_FAILED
+        else "not run"
+        if status in NOTHING_RUN and "ERROR" not in first
+        else "caught"
+    )
     print(f"| {fault.name} | {outcome} | {time.monotonic() - began:.0f} s: {first[:120]} |", flush=True)
     return outcome == "caught"
 
