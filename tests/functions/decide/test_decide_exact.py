@@ -1,16 +1,16 @@
 """The real SmolLM2 against plain forward passes of the same texts: questions side by side, and one after the other.
 
-Its weights are written out in 32 bits first: in 4 bits, probabilities move by hundredths with whatever is computed
+Its first layers are written out in 32 bits: in 4 bits, probabilities move by hundredths with whatever is computed
 together, which would hide most mistakes.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import gguf
 import llama_cpp
 import loads
 import numpy as np
@@ -21,6 +21,7 @@ from functions.decide.llama import LlamaDecide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attention": "off"}
+LAYERS = 4
 TICKET = "The lamp came two days late and the box was broken. I want my money back — ¡ahora! 😡"
 NOTE = "Snow in San Francisco: 3 cm, reported at 07:15."
 YES, NO = ["Yes", "yes"], ["No", "no"]
@@ -107,13 +108,25 @@ class Direct:
 
 
 @pytest.fixture(scope="module")
-def wide(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def wide(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first layers of SmolLM2 with numbers of 32 bits: its vocabulary, and a seventh of its time and memory."""
     path = tmp_path_factory.mktemp("wide") / "smollm2.gguf"
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize = llama_cpp.LLAMA_FTYPE_ALL_F32, True
-    assert llama_cpp.llama_model_quantize(str(smollm2).encode(), str(path).encode(), ctypes.byref(params)) == 0
-    yield path
-    path.unlink()
+    read = gguf.GGUFReader(smollm2)
+    made = gguf.GGUFWriter(path, "llama")
+    for name, field in read.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            value = LAYERS if name == "llama.block_count" else field.contents()
+            kinds = field.types
+            made.add_key_value(name, value, kinds[0], kinds[-1] if len(kinds) > 1 else None)
+    for tensor in read.tensors:
+        block = tensor.name.split(".")[1] if tensor.name.startswith("blk.") else "0"
+        if int(block) < LAYERS:
+            made.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type))
+    made.write_header_to_file()
+    made.write_kv_data_to_file()
+    made.write_tensors_to_file()
+    made.close()
+    return path
 
 
 @pytest.fixture(scope="module")
