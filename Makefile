@@ -31,7 +31,7 @@ install: $(STAMP) ## make .venv with coldframe, its tools, the demo models and t
 serve: $(STAMP) ## serve the manifests in manifests/ on http://127.0.0.1:8000 (ARGS="--port 9000" passes options on)
 	$(BIN)/coldframe serve $(ARGS)
 
-test: $(STAMP) ## run all tests, the slow ones too (ARGS="-k chat -x" passes options on; -m "not slow" leaves those out)
+test: $(STAMP) ## run all tests, the slow ones too, in WORKERS processes (ARGS="-k chat -x" passes options on; -m "not slow" leaves those out)
 	$(PYTEST) $(ARGS)
 
 soak: $(STAMP) ## run random tests with drawn seeds for SOAK_SECONDS (600); SOAK_SEED=N begins with that seed again
