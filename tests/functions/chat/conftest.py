@@ -77,7 +77,7 @@ class Loader:
         return chat
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def loader(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
@@ -96,7 +96,7 @@ def _close_own(request: pytest.FixtureRequest) -> Iterator[None]:
         loads.close(loader.opened, before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chat(loader: Loader) -> LlamaChat:
     return loader({"batch": 64, "ubatch": 64})
 
@@ -194,7 +194,7 @@ class _Stream:
         return "computing"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def app(chat: LlamaChat) -> Litestar:
     return Litestar(
         route_handlers=[chat_completions],

@@ -24,7 +24,7 @@ def minilm() -> Path:
     return Path(found.origin).parent / "model"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def opened() -> Iterator[list[Any]]:
     made: list[Any] = []
     yield made
@@ -39,7 +39,7 @@ def _close_own(opened: list[Any]) -> Iterator[None]:
     loads.close(opened, before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def opener(opened: list[Any]) -> Opener:
     def open_(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> TransformersEmbeddings:
         load = given(path, options, **{"quantization": "fp32", **manifest})
@@ -50,6 +50,6 @@ def opener(opened: list[Any]) -> Opener:
     return open_
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def instance(opener: Opener, minilm: Path) -> TransformersEmbeddings:
     return opener(minilm)

@@ -61,13 +61,6 @@ def gguf(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[list[Any]]:
-    made: list[Any] = []
-    yield made
-    loads.close(made)
-
-
-@pytest.fixture(scope="module")
 def open_(opened: list[Any]) -> Opener:
     def open_one(path: Path, options: dict[str, Any] | None = None, **more: Any) -> LlamaEmbeddings:
         given = load(path, options, **more)

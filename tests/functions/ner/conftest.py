@@ -84,7 +84,7 @@ def rampart(rampart_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return rampart_weights.convert(rampart_onnx, tmp_path_factory.mktemp("rampart"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def direct() -> Callable[..., Any]:
     """Transformers' own pipeline on a folder, with nothing of ours."""
     made: dict[Path, Any] = {}

@@ -24,7 +24,7 @@ def smollm2() -> Path:
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def model(smollm2: Path) -> Iterator[Model]:
     opened = Model.open(str(smollm2), LlamaOptions(), Target())
     yield opened
