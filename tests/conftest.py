@@ -13,6 +13,8 @@ import pytest
 # Read when numpy and torch are imported, here and in processes started from here. `make test` runs one pytest a core,
 # and their threads would wait for one another. Tests of several threads ask for them themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# As in workers: threads that wait by spinning for long take the time of the other process.
+os.environ.setdefault("GOMP_SPINCOUNT", "200")
 # Else its import asks the network for a list of prices, and waits for an answer three times.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 REAL_MODELS = (

@@ -230,7 +230,7 @@ async def test_mutated_heads_hurt_nobody_else(open_: Open, folder: Path, seed: i
     healthy = await open_()
     before, _ = await ask(healthy)
     outcomes: dict[str, int] = {}
-    for number in range(12):
+    for number in range(walks.size(6, 12)):
         (folder / "odd.gguf").write_bytes(mutated(whole, len(whole) // 8 if number % 2 else head, dice))
         function = await open_(model="odd.gguf", name=f"odd{number}", aliases=())
         try:

@@ -68,7 +68,15 @@ class Direct:
 
     def __init__(self, path: Path) -> None:
         self.llama = llama_cpp.Llama(
-            str(path), n_ctx=256, logits_all=True, verbose=False, type_k=0, type_v=0, flash_attn=False, n_threads=1
+            str(path),
+            n_ctx=256,
+            logits_all=True,
+            verbose=False,
+            type_k=0,
+            type_v=0,
+            flash_attn=False,
+            n_threads=1,
+            n_threads_batch=1,
         )
         self.before: list[int] = []
 

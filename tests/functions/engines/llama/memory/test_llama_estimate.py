@@ -37,8 +37,8 @@ def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) << 10
 before = anonymous()
 model = Model.open(path, options, Target())
-made = Context.open(model, options, Target(), context=context, slots=slots, threads=2)
-for start in range(0, min(context, 1024), options.batch):
+made = Context.open(model, options, Target(), context=context, slots=slots, threads=1)
+for start in range(0, min(context, 2 * options.batch), options.batch):
     made.begin()
     made.add(0, [5] * min(options.batch, context), start, output=1)
     assert made.compute() == 0
@@ -83,13 +83,13 @@ def test_a_real_model(smollm2: Path, options: dict[str, Any], context: int, slot
 
 
 def gemma() -> tuple[dict[str, Any], dict[str, Any]]:
-    from test_llama_memories import windowed
+    from ggufs.memories import windowed
 
     return windowed()
 
 
 def mamba() -> tuple[dict[str, Any], dict[str, Any]]:
-    from test_llama_memories import recurrent
+    from ggufs.memories import recurrent
 
     return recurrent()
 

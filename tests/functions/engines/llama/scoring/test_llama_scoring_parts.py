@@ -36,7 +36,7 @@ def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) << 10
 before = anonymous()
 model = Model.open(path, options, Target())
-made = ScoringContext.make(model, options, Target(), cells=cells, threads=2)
+made = ScoringContext.make(model, options, Target(), cells=cells, threads=1)
 size = made.batch.size
 for start in range(0, cells - size + 1, size):
     made.begin_shared([0])
