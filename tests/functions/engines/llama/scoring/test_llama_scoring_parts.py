@@ -38,7 +38,7 @@ before = anonymous()
 model = Model.open(path, options, Target())
 made = ScoringContext.make(model, options, Target(), cells=cells, threads=1)
 size = made.batch.size
-for start in range(0, cells - size + 1, size):
+for start in range(0, min(cells - size, size) + 1, size):
     made.begin_shared([0])
     for at in range(size):
         made.batch.add([5], start + at, 0, 1, output=at >= size - SEQUENCES)
