@@ -18,7 +18,19 @@ class Fault(NamedTuple):
     tests: tuple[str, ...]
 
 
-LIFE = ("tests/host/lifecycle", "tests/host/test_dispatch.py")
+LIFE = (
+    "tests/host/lifecycle/test_queue_and_cooldown.py",
+    "tests/host/lifecycle/test_budget.py",
+    "tests/host/lifecycle/test_idle.py",
+    "tests/host/lifecycle/test_memory.py",
+    "tests/host/lifecycle/test_waiting.py",
+    "tests/host/lifecycle/test_starting.py",
+    "tests/host/lifecycle/test_draining.py",
+    "tests/host/test_dispatch.py",
+    "tests/host/lifecycle/test_random_walk.py",
+    "tests/host/lifecycle/test_crashes.py",
+)
+"""The quickest first: a run ends with the first test that fails."""
 LLAMA = "tests/functions/engines/llama"
 TORCH = "tests/functions/engines/transformers"
 BATCHING = "tests/functions/engines/batching"
