@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import loads
 import msgspec
 import openai
 import pytest
@@ -60,7 +61,7 @@ class Loader:
             path=str(self.path),
             engine="llama",
             options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
-            threads=2,
+            threads=1,
             memory={"ram": ram},
             attempt=attempt,
         )
@@ -76,17 +77,26 @@ class Loader:
         return chat
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def loader(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         made = Loader(smollm2)
         yield made
-        for chat in made.opened:
-            chat.close()
+        loads.close(made.opened)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def _close_own(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    loader = request.getfixturevalue("loader") if "loader" in request.fixturenames else None
+    before = len(loader.opened) if loader else 0
+    yield
+    if loader:
+        loads.close(loader.opened, before)
+
+
+@pytest.fixture(scope="module")
 def chat(loader: Loader) -> LlamaChat:
     return loader({"batch": 64, "ubatch": 64})
 
@@ -185,7 +195,7 @@ class _Stream:
         return "computing"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def app(chat: LlamaChat) -> Litestar:
     return Litestar(
         route_handlers=[chat_completions],
