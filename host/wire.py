@@ -36,11 +36,12 @@ class Proceed(Message, frozen=True, tag=1):
 
 
 class Call(Message, frozen=True, tag=2):
-    """Answer this request."""
+    """Answer this request; as a `whole`, with all answers in one frame at the end."""
 
     id: int
     operation: str
     body: msgspec.Raw
+    whole: bool = False
 
 
 class Cancel(Message, frozen=True, tag=3):
@@ -85,6 +86,8 @@ class News(Message, frozen=True, tag=9):
     answers: list[tuple[int, msgspec.Raw]] = []
     ended: list[int] = []
     errors: list[tuple[int, ErrorBody]] = []
+    whole: list[tuple[int, float, list[msgspec.Raw]]] = []
+    """Calls that ended and were asked as a whole: seconds from the call to its first answer, and all answers."""
 
 
 ToWorker = Start | Proceed | Call | Cancel | Stop

@@ -150,7 +150,7 @@ class Deployment:
         self.last_used = time.monotonic()
         if self._queue:
             self._grant()
-        if not self.in_flight and not self._timed or self._going is not None or not self._open:
+        if (not self.in_flight and not self._timed) or self._going is not None or not self._open:
             self._changed.set()
         self._around.budget.poke()
 

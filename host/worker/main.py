@@ -107,7 +107,7 @@ class Worker:
         except msgspec.MsgspecError as error:  # a Struct made in code, whose values nobody checked
             self._outbox.fail(message.id, InvalidRequest(f"The request is not valid: {error}"))
             return
-        self._calls.start(message.id, request)
+        self._calls.start(message.id, request, whole=message.whole)
 
     async def _begin(self, start: Start) -> None:
         try:
@@ -151,21 +151,21 @@ class WireOutlet:
 
     def __init__(self, wire: Connection[ToWorker]) -> None:
         self._wire = wire
-        self._news = News([], [], [])
+        self._news = _no_news()
         self._size = 0
         self._due = False
 
     def answer(self, call: int, answer: Any) -> None:
         """Note an answer."""
-        body = msgspec.Raw(encoder.encode(answer))
-        size = len(memoryview(body))
-        if size > FRAME_MAX // 2:
-            raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
-        if self._size + size > FRAME_MAX // 2:
-            self._flush()
-        self._size += size
-        self._schedule()
-        self._news.answers.append((call, body))
+        body = encoder.encode(answer)
+        self._make_room(len(body))
+        self._news.answers.append((call, msgspec.Raw(body)))
+
+    def whole(self, call: int, seconds: float, answers: list[Any]) -> None:
+        """Note all answers of a call, and its end."""
+        bodies = [encoder.encode(answer) for answer in answers]
+        self._make_room(sum(map(len, bodies)))
+        self._news.whole.append((call, seconds, [msgspec.Raw(body) for body in bodies]))
 
     def end(self, call: int) -> None:
         """Note the end of a call."""
@@ -177,15 +177,27 @@ class WireOutlet:
         self._schedule()
         self._news.errors.append((call, error.body()))
 
+    def _make_room(self, size: int) -> None:
+        if size > FRAME_MAX // 2:
+            raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
+        if self._size + size > FRAME_MAX // 2:
+            self._flush()
+        self._size += size
+        self._schedule()
+
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        news, self._news, self._size, self._due = self._news, News([], [], []), 0, False
-        if news.answers or news.ended or news.errors:
+        news, self._news, self._size, self._due = self._news, _no_news(), 0, False
+        if news.answers or news.ended or news.errors or news.whole:
             self._wire.send(news)
+
+
+def _no_news() -> News:
+    return News([], [], [], [])
 
 
 def find(reference: str) -> Any:
