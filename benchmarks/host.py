@@ -71,8 +71,8 @@ def serving(manifests: dict[str, str], settings: str = "", *, logs: bool = False
         port = free_port()
         command = [COLDFRAME, "serve", "--manifests", served, "--port", str(port), "--config", config]
         began = time.perf_counter()
-        log = Path(folder, "log").open("wb") if logs else subprocess.DEVNULL
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+        with Path(folder, "log" if logs else os.devnull).open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
         try:
             wait_for(f"http://127.0.0.1:{port}/livez", process)
             yield HostProcess(process, port, time.perf_counter() - began)
