@@ -123,7 +123,7 @@ def _answers(deployment: Deployment, operation: Operation[Any, Any]) -> bool:
 class _Call:
     """One call from its first wait to its end. `next` may be awaited by one task at a time."""
 
-    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_model", "_operation",
+    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_holds", "_model", "_operation",
                  "_outcome", "_request", "_task", "_usage", "_waits_for", "_whole")  # fmt: skip
 
     def __init__(
@@ -134,6 +134,7 @@ class _Call:
         self._operation = operation
         self._request = request
         self._whole = whole
+        self._holds = False
         self._began = time.perf_counter()
         self._waits_for: Deployment | None = None
         self._deployment: Deployment | None = None
@@ -187,9 +188,9 @@ class _Call:
         """Give the call up, or confirm its end: the slot is free after this. Safe to call twice."""
         if self._exchange is not None:
             self._exchange.cancel()
+        self._release()
         deployment, self._deployment = self._deployment, None
         if deployment is not None:
-            deployment.release()
             self._ended(deployment, self._outcome)
         self._dispatch.left(self)
 
@@ -222,13 +223,22 @@ class _Call:
             if not isinstance(error, Superseded):
                 self._ended(deployment, outcome)
             raise
-        self._deployment = deployment
+        self._deployment, self._holds = deployment, True
         self._started(deployment)
         if self._whole:
             self._exchange = link.call(self._operation, self._request, whole=True)
         else:
             self._exchange = link.call(self._operation, self._request)
+        if not self._exchange.over:
+            self._exchange.on_over = self._release
         return self._exchange
+
+    def _release(self) -> None:
+        """Give the slot back, as soon as the last answer is made: the taker may be slow."""
+        if self._holds:
+            self._holds = False
+            assert self._deployment is not None
+            self._deployment.release()
 
     def _queued(self, deployment: Deployment) -> None:
         waiting = deployment.waiting + 1

@@ -119,7 +119,6 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._receive = receive
         self._lose = lose
         self._buffer = bytearray()
-        self._outgoing: list[bytes] = []
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -159,21 +158,12 @@ class Connection(asyncio.Protocol, Generic[M]):
     def send(self, message: Message) -> None:
         """Write one message; silently nothing when the peer is gone, which `lose` has told already.
 
-        What is sent in one turn of the loop goes out in one write: system calls and wake-ups cost more than frames.
+        uvloop writes what was sent in one turn of the loop by one system call, at the end of the turn.
         """
-        if self._transport is None or self._transport.is_closing():
-            return
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._outgoing.append(pack(message))
-
-    def _flush(self) -> None:
-        frames, self._outgoing = self._outgoing, []
-        if self._transport is not None and frames:
-            self._transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(message))
 
     def close(self) -> None:
         """Close this end; `lose` follows."""
-        self._flush()
         if self._transport is not None:
             self._transport.close()

@@ -20,7 +20,7 @@ END: Final[Any] = object()
 class PendingCall:
     """One call in flight. One taker; whoever makes the answers calls `push`, then `end` or `fail`, on the same loop."""
 
-    __slots__ = ("_answers", "_began", "_cancel", "_error", "_over", "_waiter", "first")
+    __slots__ = ("_answers", "_began", "_cancel", "_error", "_over", "_waiter", "first", "on_over")
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._answers: deque[Any] = deque()
@@ -31,6 +31,9 @@ class PendingCall:
         self._began = time.perf_counter()
         self.first: float | None = None
         """When the first answer of a call that is asked as a whole was made, in `time.perf_counter`'s seconds."""
+
+        self.on_over: Callable[[], None] | None = None
+        """Called once, when no more answers are made, before whoever waits for the last one runs."""
 
     @property
     def over(self) -> bool:
@@ -57,7 +60,9 @@ class PendingCall:
 
     def end(self) -> None:
         """Tell that the last answer was added."""
-        self._over = True
+        over, self._over = self._over, True
+        if self.on_over is not None and not over:
+            self.on_over()
         self._wake()
 
     def fail(self, error: ColdframeError) -> None:

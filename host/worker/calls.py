@@ -48,12 +48,12 @@ class Calls:
         """Begin to answer `request`; as a `whole`, nothing is passed on before the last answer is made."""
         task = asyncio.get_running_loop().create_task(self._run(call, request, whole))
         self._tasks[call] = task
-        task.add_done_callback(lambda _: self._tasks.pop(call, None))
 
     def cancel(self, call: int) -> None:
         """Give the call up; nothing is told of it any more. Unknown calls have ended already."""
         task = self._tasks.get(call)
         if task is not None:
+            task.add_done_callback(lambda _: self._tasks.pop(call, None))  # it may not have begun
             task.cancel()
 
     async def close(self) -> None:
@@ -79,6 +79,8 @@ class Calls:
         except Exception as error:  # noqa: BLE001 - whatever an instance raises ends this call alone
             print("".join(PRIVATE + line for line in _lines(error)), end="", file=sys.stderr)
             self._outlet.fail(call, ColdframeError("The model failed to answer; the host's log has the details."))
+        finally:
+            self._tasks.pop(call, None)
 
     async def _stream(self, call: int, answers: AsyncIterator[Any]) -> None:
         try:
