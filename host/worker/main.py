@@ -39,6 +39,7 @@ from host.wire import (
     encoder,
 )
 from host.worker.calls import Calls
+from host.worker.garbage import collect_seldom
 
 
 def run(sock: socket.socket) -> int:
@@ -129,6 +130,7 @@ class Worker:
         instance: Instance = await asyncio.to_thread(kind.load, start.load, plan, self._progress())
         self._instance = instance
         self._calls = Calls(instance, self._outbox)
+        collect_seldom()
         self._wire.send(Ready(instance.info()))
 
     def _progress(self) -> Any:
