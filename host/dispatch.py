@@ -123,8 +123,8 @@ def _answers(deployment: Deployment, operation: Operation[Any, Any]) -> bool:
 class _Call:
     """One call from its first wait to its end. `next` may be awaited by one task at a time."""
 
-    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_holds", "_model", "_operation",
-                 "_outcome", "_request", "_task", "_usage", "_waits_for", "_whole")  # fmt: skip
+    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_holds", "_model",
+                 "_operation", "_outcome", "_request", "_task", "_usage", "_waits_for", "_whole")  # fmt: skip
 
     def __init__(
         self, dispatch: Dispatch, model: str, operation: Operation[Any, Any], request: Any, *, whole: bool = False
