@@ -97,6 +97,9 @@ class InlineHandle(WorkerHandle):
         if call in self._exchanges:
             self._exchanges.pop(call).end()
 
+    def flush(self) -> None:
+        """Do nothing: what is told is passed on at once."""
+
     def fail(self, call: int, error: ColdframeError) -> None:
         """Tell the asker what went wrong."""
         if call in self._exchanges:

@@ -32,6 +32,9 @@ class Outlet(Protocol):
     def end(self, call: int) -> None:
         """Tell that the call's last answer has been passed on."""
 
+    def flush(self) -> None:
+        """Pass on now what may be gathered: no other call is being answered that could have news to add."""
+
     def fail(self, call: int, error: ColdframeError) -> None:
         """Tell that the call ended with an error."""
 
@@ -69,6 +72,8 @@ class Calls:
             if inspect.isawaitable(given):
                 self._outlet.answer(call, await given)
                 self._outlet.end(call)
+                if len(self._tasks) == 1:
+                    self._outlet.flush()
             elif whole:
                 await self._collect(call, given)
             else:

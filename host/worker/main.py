@@ -183,16 +183,17 @@ class WireOutlet:
         if size > FRAME_MAX // 2:
             raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
         if self._size + size > FRAME_MAX // 2:
-            self._flush()
+            self.flush()
         self._size += size
         self._schedule()
 
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what was noted."""
         news, self._news, self._size, self._due = self._news, _no_news(), 0, False
         if news.answers or news.ended or news.errors or news.whole:
             self._wire.send(news)
