@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,10 @@ class OneInstance:
 
     async def call(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
         raise NotImplementedError
+
+    async def collect(self, model: str, operation: Operation[Any, Any], request: Any) -> list[Any]:
+        async with aclosing(self.stream(model, operation, request)) as events:
+            return [event async for event in events]
 
     def stream(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
         assert operation.name == "chat"
