@@ -55,7 +55,7 @@ def test_every_block_with_a_request_is_an_example():
     assert sum(path.read_text().count("```http\n") for path in PAGES) == len(examples())
 
 
-@pytest.mark.parametrize(("method", "path"), [*documented(), ("GET", "/schema")], ids=lambda part: part)
+@pytest.mark.parametrize(("method", "path"), [*sorted(documented()), ("GET", "/schema")], ids=lambda part: part)
 def test_every_endpoint_has_an_example(method, path):
     page = [example for example in examples() if example.page == "http.md"]
     assert any(matches(example, method, path) for example in page), "docs/http.md has no request to it"
