@@ -1,6 +1,6 @@
-"""A classify request's texts, pairs and labels: checked for the client, then read by the model's side.
+"""Checks and parses the texts, pairs and labels of classify and moderation requests.
 
-`check` and `check_moderation` run in the host, once; the other functions read requests that they accepted.
+`check` and `check_moderation` run in the host; the `parse_` functions expect requests that passed them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ ACTIVATIONS = ("softmax", "sigmoid", "none")
 
 
 class Pair(NamedTuple):
-    """Two texts that are read as one input."""
+    """Two texts that are classified together."""
 
     text: str
     text_pair: str
 
 
 Input = str | Pair
-"""What gets a classification: a text or a pair."""
+"""A text or a pair."""
 
 
 def check(request: ClassifyRequest) -> None:
-    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    """Raise `InvalidRequest` for a request that no model could answer."""
     name = set_field(request, FIELDS)
     _check_inputs(name, getattr(request, name))
     _check_labels(request.labels)
@@ -46,7 +46,7 @@ def check(request: ClassifyRequest) -> None:
 
 
 def check_moderation(request: ModerationRequest) -> None:
-    """Raise `InvalidRequest` for an input that is no text, list of texts or list of text parts."""
+    """Raise `InvalidRequest` unless the input is a text, a list of texts, or a list of text parts."""
     given = request.input
     if isinstance(given, str):
         check_text(given, "input")
@@ -57,24 +57,24 @@ def check_moderation(request: ModerationRequest) -> None:
         check_item(item, param)
 
 
-def field_of(request: ClassifyRequest) -> str:
+def input_field(request: ClassifyRequest) -> str:
     """Return the name of the field that holds the texts."""
     return next(name for name in FIELDS if getattr(request, name) is not None)
 
 
-def inputs_of(given: Any) -> list[Input]:
+def parse_inputs(given: Any) -> list[Input]:
     """Return the texts and pairs of a field."""
     return [_read(item) for item in given] if isinstance(given, list) else [_read(given)]
 
 
-def labels_of(request: ClassifyRequest) -> list[str] | None:
-    """Return the labels of a zero-shot request, None for none."""
+def parse_labels(request: ClassifyRequest) -> list[str] | None:
+    """Return the labels of a zero-shot request, None where it has none."""
     given = request.labels
     return _split(given) if isinstance(given, str) else given
 
 
-def moderated_texts(request: ModerationRequest) -> tuple[list[str], bool]:
-    """Return the texts to judge, and whether they are the parts of one input."""
+def moderation_texts(request: ModerationRequest) -> tuple[list[str], bool]:
+    """Return the texts to moderate, and whether they are the parts of a single input."""
     given = request.input
     if isinstance(given, str):
         return [given], False
@@ -151,7 +151,7 @@ def _check_labels(given: str | list[Any] | None) -> None:
     for param, label in zip(item_params("labels", labels), labels, strict=True):
         check_text(label, param)
         if label in seen:
-            raise InvalidRequest(f"{param} is {label!r}, which stands before it already", param=param)
+            raise InvalidRequest(f"{param} is {label!r}, which is listed already", param=param)
         seen.add(label)
 
 

@@ -1,4 +1,4 @@
-"""Entities at a command line: the words are one text, and each entity is a line of its label, score and text."""
+"""Entity recognition at the command line: the arguments are one text; each entity is a line of label, score, text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class NerCli:
-    """See `host.function.Shell`."""
+    """See `host.function.Cli`."""
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask for the entities of the whole text."""
+        """Return a request for the entities of the text."""
         return {"input": text}
 
     def show(self, answer: Any) -> str:

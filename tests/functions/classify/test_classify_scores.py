@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from functions.classify.cli import ClassifyCli
-from functions.classify.scores import activation, applied, log_softmax, together
+from functions.classify.scores import aggregate_windows, apply_activation, log_softmax, resolve_activation
 from functions.classify.selection import Predictions, classifications, thresholds
 
 
@@ -28,33 +28,33 @@ from functions.classify.selection import Predictions, classifications, threshold
     ],
 )
 def test_the_activation_is_the_model_s_unless_it_is_said(said: Any, problem: Any, labels: int, chosen: str) -> None:
-    assert activation(said, problem, labels) == chosen
+    assert resolve_activation(said, problem, labels) == chosen
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("logits", [[0.0, 1.0, -1.0], [1e4, -1e4, 0.0], [-1e30, 1e30, 3.0]])
 def test_no_logit_is_too_large(logits: list[float]) -> None:
-    exclusive, apart = applied(logits, "softmax"), applied(logits, "sigmoid")
+    exclusive, apart = apply_activation(logits, "softmax"), apply_activation(logits, "sigmoid")
     assert exclusive.sum() == pytest.approx(1)
     assert np.isfinite(apart).all()
     assert ((apart >= 0) & (apart <= 1)).all()
     assert list(exclusive.argsort()) == list(np.argsort(logits))
-    assert applied(logits, "none").tolist() == logits
+    assert apply_activation(logits, "none").tolist() == logits
 
 
 def test_sigmoid_and_softmax_by_hand() -> None:
-    assert applied([0.0, np.log(3)], "softmax") == pytest.approx([0.25, 0.75])
-    assert applied([0.0, np.log(3), -np.log(3)], "sigmoid") == pytest.approx([0.5, 0.75, 0.25])
+    assert apply_activation([0.0, np.log(3)], "softmax") == pytest.approx([0.25, 0.75])
+    assert apply_activation([0.0, np.log(3), -np.log(3)], "sigmoid") == pytest.approx([0.5, 0.75, 0.25])
     assert log_softmax([[0.0, np.log(3)]])[0] == pytest.approx(np.log([0.25, 0.75]))
 
 
 @pytest.mark.parametrize("how", ["mean", "max"])
 def test_one_window_is_itself(how: Any) -> None:
-    assert together([[1.0, 2.0]], [7], how, "softmax").tolist() == [1.0, 2.0]
+    assert aggregate_windows([[1.0, 2.0]], [7], how, "softmax").tolist() == [1.0, 2.0]
 
 
 def test_a_window_counts_by_its_tokens() -> None:
-    assert together([[1.0, 0.0], [4.0, 3.0]], [20, 10], "mean", "softmax") == pytest.approx([2.0, 1.0])
+    assert aggregate_windows([[1.0, 0.0], [4.0, 3.0]], [20, 10], "mean", "softmax") == pytest.approx([2.0, 1.0])
 
 
 @pytest.mark.parametrize("shift", [0.0, 5.0, -3.0])
@@ -62,20 +62,22 @@ def test_the_surest_window_does_not_depend_on_what_softmax_cannot_see(shift: flo
     """Adding a number to all logits of a window changes none of its probabilities."""
     rows = np.array([[2.0, 0.0], [0.0, 1.0]])
     moved = rows + np.array([[0.0], [shift]])
-    wanted = applied(rows, "softmax").max(0)
-    assert applied(together(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(wanted / wanted.sum())
+    wanted = apply_activation(rows, "softmax").max(0)
+    assert apply_activation(aggregate_windows(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(
+        wanted / wanted.sum()
+    )
 
 
-def read(scores: list[list[float]], *, independent: bool = False) -> Predictions:
+def read(scores: list[list[float]], *, multi_label: bool = False) -> Predictions:
     rows = np.array(scores)
     return Predictions(
-        labels=["a", "b", "c"], scores=rows, raw=rows * 10, independent=independent, windows=[1] * len(rows),
+        labels=["a", "b", "c"], scores=rows, raw=rows * 10, multi_label=multi_label, windows=[1] * len(rows),
         truncated=[False] * len(rows), tokens=3,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("said", "independent", "top_k", "listed"),
+    ("said", "multi_label", "top_k", "listed"),
     [
         (None, False, None, ["b", "c", "a"]),
         (None, True, None, ["b", "c"]),
@@ -88,9 +90,9 @@ def read(scores: list[list[float]], *, independent: bool = False) -> Predictions
         ({"b": 0.95}, False, None, ["c", "a"]),
     ],
 )
-def test_what_is_listed(said: Any, independent: bool, top_k: int | None, listed: list[str]) -> None:
-    found = read([[0.2, 0.9, 0.5]], independent=independent)
-    least = thresholds(said, found.labels, independent=independent)
+def test_what_is_listed(said: Any, multi_label: bool, top_k: int | None, listed: list[str]) -> None:
+    found = read([[0.2, 0.9, 0.5]], multi_label=multi_label)
+    least = thresholds(said, found.labels, multi_label=multi_label)
     (item,) = classifications(found, least, top_k, raw=False)
     assert [entry.label for entry in item.labels] == listed
     assert (item.label, item.score) == ("b", 0.9)
@@ -99,7 +101,7 @@ def test_what_is_listed(said: Any, independent: bool, top_k: int | None, listed:
 
 def test_equal_scores_keep_the_model_s_order() -> None:
     found = read([[0.4, 0.4, 0.4]])
-    (item,) = classifications(found, thresholds(None, found.labels, independent=False), None, raw=True)
+    (item,) = classifications(found, thresholds(None, found.labels, multi_label=False), None, raw=True)
     assert [entry.label for entry in item.labels] == ["a", "b", "c"]
     assert item.all_scores == {"a": 4.0, "b": 4.0, "c": 4.0}
 

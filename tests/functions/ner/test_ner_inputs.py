@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from functions.ner.api import TEXTS_MAX, Entity, NerRequest
-from functions.ner.inputs import check, texts_of
-from functions.ner.offsets import told
+from functions.ner.inputs import check, parse_texts
+from functions.ner.offsets import convert_offsets
 from functions.ner.redaction import Redaction, redacted
 from host.errors import InvalidRequest
 
@@ -18,7 +18,7 @@ from host.errors import InvalidRequest
 @pytest.mark.parametrize("given", ["a", "", " ", ["a", ""], ["x"] * TEXTS_MAX])
 def test_texts(field: str, given: Any) -> None:
     check(NerRequest(model="m", **{field: given}))
-    assert texts_of(given) == ([given] if isinstance(given, str) else given)
+    assert parse_texts(given) == ([given] if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_texts(field: str, given: Any) -> None:
         ({"input": [1.5]}, "input[0]", "got a number with a fraction"),
         ({"input": ["x"] * (TEXTS_MAX + 1)}, "input", "has 2049 items, at most 2048"),
         ({"input": "a", "aggregation_strategy": "mean"}, "aggregation_strategy", "'simple', 'first'.*or 'max'"),
-        ({"input": "a", "aggregation_strategy": "none"}, "aggregation_strategy", "would cut words"),
+        ({"input": "a", "aggregation_strategy": "none"}, "aggregation_strategy", "would split words"),
         ({"input": "a", "threshold": 1.5}, "threshold", "from 0 to 1"),
         ({"input": "a", "threshold": -0.1}, "threshold", "from 0 to 1"),
         ({"input": "a", "threshold": float("nan")}, "threshold", "from 0 to 1"),
@@ -124,6 +124,6 @@ def test_all_else_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(("unit", "places"), [("codepoint", (3, 6)), ("utf16", (4, 8)), ("byte", (7, 15))])
 def test_units(unit: str, places: tuple[int, int]) -> None:
     text = "😀é é😀x"
-    (found,) = told(text, [entity(text, 3, 6)], unit)
+    (found,) = convert_offsets(text, [entity(text, 3, 6)], unit)
     assert (found.start, found.end) == (places[0], places[1] if unit != "byte" else 14)
     assert found.text == "é😀x"
