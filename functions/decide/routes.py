@@ -1,4 +1,4 @@
-"""The HTTP face of the decide function: OpenAI's request in, OpenAI's JSON out."""
+"""HTTP routes of the decide function: OpenAI's `/v1/decisions`."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ from decisions import request_of
 from functions.decide.api import DecisionRequest
 from functions.decide.checks import check
 from functions.decide.cli import DecideCli
+from functions.decide.messages import ChatMessage, alternate_roles, to_messages
 from functions.decide.options import DecideOptions
-from functions.decide.prompt import Asked, asked, filled
-from functions.decide.texts import listed, spelled, text
-from functions.decide.turns import Turn, tame, turns
+from functions.decide.prompt import QuestionPrompt, fill_prompt, question_prompt
+from functions.decide.texts import content_text, format_choices, value_texts
 from host.errors import InvalidRequest
 
-SYSTEM = Turn("system", "S")
+SYSTEM = ChatMessage("system", "S")
 
 
 def question(**fields: Any) -> Any:
@@ -26,7 +26,10 @@ def question(**fields: Any) -> Any:
 
 def test_parts_are_lines_and_json_is_compact() -> None:
     parts = [{"type": "input_text", "text": "a"}, {"type": "input_json", "data": {"k": [1, None, "é"]}}]
-    assert text(request_of([{"role": "user", "content": parts}], ["x"]).input[0].content) == 'a\n{"k":[1,null,"é"]}'
+    assert (
+        content_text(request_of([{"role": "user", "content": parts}], ["x"]).input[0].content)
+        == 'a\n{"k":[1,null,"é"]}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,14 +42,14 @@ def test_parts_are_lines_and_json_is_compact() -> None:
     ],
 )
 def test_values_that_would_be_written_alike_are_written_as_json(values: list[Any], spellings: list[str]) -> None:
-    assert spelled(values) == spellings
+    assert value_texts(values) == spellings
 
 
 def test_choices_in_a_line_or_with_their_descriptions() -> None:
     plain = question(type="choice", choices=[{"value": "a"}, {"value": True}])
-    assert listed(plain) == "a, true"
+    assert format_choices(plain) == "a, true"
     told = question(type="score", levels=[{"label": "low", "description": "hardly any"}, {"label": "high"}])
-    assert listed(told) == "\nlow: hardly any\nhigh\n"
+    assert format_choices(told) == "\nlow: hardly any\nhigh\n"
 
 
 def test_a_conversation_with_tools_in_order() -> None:
@@ -58,37 +61,41 @@ def test_a_conversation_with_tools_in_order() -> None:
         {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "rain"}]},
         {"role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
     ]
-    assert turns(request_of(items, ["x"]), "S") == [
-        Turn("system", "Be kind."),
-        Turn("user", "Weather?"),
-        Turn("assistant", 'I look.\n\nCall of weather: {"city":"Rome"}'),
-        Turn("user", "Result of weather: rain"),
-        Turn("assistant", "It rains."),
+    assert to_messages(request_of(items, ["x"]), "S") == [
+        ChatMessage("system", "Be kind."),
+        ChatMessage("user", "Weather?"),
+        ChatMessage("assistant", 'I look.\n\nCall of weather: {"city":"Rome"}'),
+        ChatMessage("user", "Result of weather: rain"),
+        ChatMessage("assistant", "It rains."),
     ]
-    assert turns(request_of("t", ["x"]), "S") == [SYSTEM, Turn("user", "t")]
-    assert turns(request_of(items[1:2], ["x"]), "S") == [SYSTEM, Turn("user", "Weather?")]
+    assert to_messages(request_of("t", ["x"]), "S") == [SYSTEM, ChatMessage("user", "t")]
+    assert to_messages(request_of(items[1:2], ["x"]), "S") == [SYSTEM, ChatMessage("user", "Weather?")]
 
 
 def test_turns_that_any_template_takes() -> None:
-    said = [SYSTEM, Turn("assistant", "a"), Turn("system", "late"), Turn("user", "u")]
-    assert tame(said, knows_system=True) == [
+    said = [SYSTEM, ChatMessage("assistant", "a"), ChatMessage("system", "late"), ChatMessage("user", "u")]
+    assert alternate_roles(said, knows_system=True) == [
         SYSTEM,
-        Turn("user", "…"),
-        Turn("assistant", "a"),
-        Turn("user", "late\n\nu"),
+        ChatMessage("user", "…"),
+        ChatMessage("assistant", "a"),
+        ChatMessage("user", "late\n\nu"),
     ]
-    assert tame(said, knows_system=False) == [Turn("user", "S"), Turn("assistant", "a"), Turn("user", "late\n\nu")]
+    assert alternate_roles(said, knows_system=False) == [
+        ChatMessage("user", "S"),
+        ChatMessage("assistant", "a"),
+        ChatMessage("user", "late\n\nu"),
+    ]
 
 
 def test_a_prompt_is_filled_in_once() -> None:
-    assert filled("Look.{answer}Q: {instructions} ({choices})", "is {choices} {answer}?", "a") == Asked(
+    assert fill_prompt("Look.{answer}Q: {instructions} ({choices})", "is {choices} {answer}?", "a") == QuestionPrompt(
         "Look.", "Q: is {choices} {answer}? (a)"
     )
-    assert filled("{instructions} {braces}", "x", "") == Asked("x {braces}", "")
+    assert fill_prompt("{instructions} {braces}", "x", "") == QuestionPrompt("x {braces}", "")
 
 
 def test_the_default_prompts() -> None:
-    one = asked(question(type="choice", choices=[{"value": "a"}, {"value": "b"}]), DecideOptions())
+    one = question_prompt(question(type="choice", choices=[{"value": "a"}, {"value": "b"}]), DecideOptions())
     assert one.user == "Answer questions about the text."
     assert one.model.endswith("\nWhich? (a, b)")
 
@@ -96,12 +103,12 @@ def test_the_default_prompts() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"predicate_prompt": "Yes or no?"}, "must say {instructions}"),
+        ({"predicate_prompt": "Yes or no?"}, "must have {instructions}"),
         ({"choice_prompt": "{answer}{instructions}{answer}"}, "more than once"),
         ({"yes_words": ["ok "], "no_words": ["ok"]}, "both have 'ok'"),
         ({"yes_words": []}, "length >= 1"),
         ({"yes": ["Ja"]}, "unknown field `yes`"),
-        ({"choice_prompt": "{instructions} {choises}"}, "`choice_prompt` says {choises}, which is not known"),
+        ({"choice_prompt": "{instructions} {choises}"}, "`choice_prompt` has {choises}, which is not known"),
         ({"temperature": 0}, "temperature"),
         ({"min_mass": 1.5}, "min_mass"),
     ],

@@ -105,10 +105,10 @@ def test_numbers_of_any_size_cross_the_wire(name: str) -> None:
 
 
 def answer(
-    cohere2: bool = False, scores: list[float] | None = None, cut: list[int] | None = None, **fields: Any
+    cohere2: bool = False, scores: list[float] | None = None, truncated: list[int] | None = None, **fields: Any
 ) -> Any:
     scores = scores or [0.25, 0.5, 0.25, 0.75]
-    found = Scores(scores=scores, cut=cut or [], longest=64, usage=Usage(prompt_tokens=9))
+    found = Scores(scores=scores, truncated=truncated or [], longest=64, usage=Usage(prompt_tokens=9))
     name = "texts" if "texts" in fields else "documents"
     given = {name: ["a", "b", {"text": "c", "n": 1}, "d"], "model": "m"} | fields
     return json.loads(render(body(**given), found, cohere2=cohere2))
@@ -164,7 +164,7 @@ def test_the_answer_for_tei() -> None:
 
 
 def test_what_was_not_read_is_told() -> None:
-    (warning,) = answer(True, cut=[1, 3])["meta"]["warnings"]
+    (warning,) = answer(True, truncated=[1, 3])["meta"]["warnings"]
     assert "2 documents" in warning and warning.endswith("1, 3") and "64 tokens" in warning
     assert answer(True)["meta"]["api_version"]["version"] == "2"
 
