@@ -127,8 +127,8 @@ def test_a_chat_template_for_chats_is_no_prompt(tmp_path: Path) -> None:
     ("template", "words"),
     [
         ("{{ messages | selectattr('role', 'eq', 'query') }} 'document' {% if %}", "cannot be read"),
-        ("{% if false %}'query' 'document'{% endif %}", "shows no text of theirs: set options.prompt"),
-        ("'query' 'document' {{ raise_exception('no') }}", "shows no text of theirs: set options.prompt"),
+        ("{% if false %}'query' 'document'{% endif %}", "does not show their texts: set options.prompt"),
+        ("'query' 'document' {{ raise_exception('no') }}", "does not show their texts: set options.prompt"),
     ],
 )
 def test_templates_that_cannot_be_used(tmp_path: Path, template: str, words: str) -> None:

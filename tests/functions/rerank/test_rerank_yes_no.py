@@ -89,7 +89,7 @@ async def test_texts_cannot_pose_as_special_tokens(opener: Opener, tmp_path: Pat
     tokens = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     opener_, closer = qwen_text(QUERY, "\0").split("\0")
     lead = opener_.rpartition("<|im_start|>user")[2]
-    plain = opener(folder)._scorer._tokens.bare("user" + lead + DOCUMENTS[-1])
+    plain = opener(folder)._scorer._tokenizer.bare("user" + lead + DOCUMENTS[-1])
     head = tokens(opener_[: opener_.rindex("user" + lead)])["input_ids"]
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.tensor([[*head, *plain, *tokens(closer)["input_ids"]]])
