@@ -12,7 +12,7 @@ import pytest
 
 from functions import chat as chat_function
 from functions.chat.api import Message, Part
-from functions.chat.conversation import extras, plain
+from functions.chat.conversation import template_kwargs, to_template_messages
 from functions.chat.llama import LlamaChat
 from functions.engines import llama as llama_engine
 from functions.engines.llama.options import LlamaOptions
@@ -151,17 +151,22 @@ def test_the_shipped_manifest() -> None:
     ],
 )
 def test_messages_as_templates_take_them(message: Message, expected: dict[str, Any]) -> None:
-    assert plain([message]) == [expected]
+    assert to_template_messages([message]) == [expected]
 
 
 def test_a_template_that_knows_developers_gets_them() -> None:
-    assert plain([Message(role="developer", content="x")], knows_developer=True)[0]["role"] == "developer"
+    assert (
+        to_template_messages([Message(role="developer", content="x")], knows_developer=True)[0]["role"] == "developer"
+    )
 
 
 def test_system_messages_move_into_the_users() -> None:
     chat = [Message(role="system", content="S"), Message(role="user", content="U"), Message(role="user", content="V")]
-    assert plain(chat, knows_system=False) == [{"role": "user", "content": "S\n\nU"}, {"role": "user", "content": "V"}]
-    assert plain(chat[:1], knows_system=False) == [{"role": "user", "content": "S"}]
+    assert to_template_messages(chat, knows_system=False) == [
+        {"role": "user", "content": "S\n\nU"},
+        {"role": "user", "content": "V"},
+    ]
+    assert to_template_messages(chat[:1], knows_system=False) == [{"role": "user", "content": "S"}]
 
 
 @pytest.mark.parametrize(
@@ -174,4 +179,4 @@ def test_system_messages_move_into_the_users() -> None:
     ],
 )
 def test_what_templates_are_told(effort: str | None, kwargs: Any, told: dict[str, Any]) -> None:
-    assert extras(effort, kwargs) == told
+    assert template_kwargs(effort, kwargs) == told
