@@ -75,8 +75,10 @@ def check(request: ChatRequest) -> None:
         raise InvalidRequest("`stream_options` needs `stream: true`", param="stream_options")
     for key in request.chat_template_kwargs or {}:
         if key in RESERVED:
-            message = f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself"
-            raise InvalidRequest(message, param="chat_template_kwargs")
+            raise InvalidRequest(
+                f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself",
+                param="chat_template_kwargs",
+            )
     check_choice(request.reasoning_effort, "reasoning_effort", EFFORTS)
 
 

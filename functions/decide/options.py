@@ -39,8 +39,9 @@ class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
         "Answer questions about the text with Yes or No.{answer}"
         "Is this a text? Yes\nIs this a picture? No\n{instructions}"
     )
-    """What follows the input: up to `{answer}` it is said by the user, behind that by the model, which goes on with the
-    answer. `{instructions}` are the question's. What stands before it is computed once for all questions."""
+    """The text after the input: up to `{answer}` it is the end of the user's message, after that the beginning of the
+    model's, which goes on with the answer. `{instructions}` are the question's. Text before it is computed once for
+    all questions."""
     choice_prompt: Prompt = (
         "Answer questions about the text.{answer}Is this a text? Yes\nIs this a picture? No\n{instructions} ({choices})"
     )

@@ -54,8 +54,8 @@ def _parse(item: Any, param: str) -> Input:
     return content_parts.parse(item, param) if isinstance(item, dict) else item
 
 
-def _check_inputs(given: str | list[Any] | dict[str, Any]) -> None:
-    items: list[Any] = [given] if isinstance(given, str | dict) else given
+def _check_inputs(value: str | list[Any] | dict[str, Any]) -> None:
+    items: list[Any] = [value] if isinstance(value, str | dict) else value
     if items and _is_int(items[0]):
         _check_ids(items, "input")
         return
@@ -76,19 +76,19 @@ def _check_part(item: Any, param: str) -> None:
         raise _wrong(param, item, "a text, like input[0]")
 
 
-def _check_ids(given: Any, param: str) -> None:
-    if not isinstance(given, list):
-        raise _wrong(param, given, "a list of token ids, like input[0]")
-    if not given:
+def _check_ids(value: Any, param: str) -> None:
+    if not isinstance(value, list):
+        raise _wrong(param, value, "a list of token ids, like input[0]")
+    if not value:
         raise InvalidRequest(f"{param} is an empty list of token ids", param=param)
     try:
-        least = min(msgspec.convert(given, list[int], strict=True))
+        least = min(msgspec.convert(value, list[int], strict=True))
     except msgspec.ValidationError:
-        at = next(at for at, item in enumerate(given) if not _is_int(item))
-        raise _wrong(f"{param}[{at}]", given[at], "a token id, like the items before it") from None
+        at = next(at for at, item in enumerate(value) if not _is_int(item))
+        raise _wrong(f"{param}[{at}]", value[at], "a token id, like the items before it") from None
     if least < 0:
-        at = next(at for at, item in enumerate(given) if item < 0)
-        raise InvalidRequest(f"{param}[{at}] is {given[at]}: token ids are not negative", param=f"{param}[{at}]")
+        at = next(at for at, item in enumerate(value) if item < 0)
+        raise InvalidRequest(f"{param}[{at}] is {value[at]}: token ids are not negative", param=f"{param}[{at}]")
 
 
 def _is_int(item: Any) -> bool:

@@ -14,10 +14,10 @@ class NerCli:
 
     def show(self, answer: Any) -> str:
         """Return one line for each entity in the order of the text; of redacted texts, the text alone."""
-        return "\n".join(line for found in answer["data"] for line in _lines(found))
+        return "\n".join(line for item in answer["data"] for line in _lines(item))
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    if found.get("redacted_text") is not None:
-        return [found["redacted_text"]]
-    return [f"{entity['label']}\t{entity['score']:.3f}\t{entity['text']}" for entity in found["entities"]]
+def _lines(item: dict[str, Any]) -> list[str]:
+    if item.get("redacted_text") is not None:
+        return [item["redacted_text"]]
+    return [f"{entity['label']}\t{entity['score']:.3f}\t{entity['text']}" for entity in item["entities"]]

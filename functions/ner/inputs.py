@@ -42,16 +42,16 @@ def input_field(request: NerRequest) -> str:
     return "input" if request.input is not None else "texts"
 
 
-def parse_texts(given: str | list[str]) -> list[str]:
+def parse_texts(value: str | list[str]) -> list[str]:
     """Return the texts of a field as a list."""
-    return [given] if isinstance(given, str) else given
+    return [value] if isinstance(value, str) else value
 
 
-def _check_texts(given: object, field: str) -> None:
+def _check_texts(value: object, field: str) -> None:
     """Check a text or a list of texts; a text may be empty, and has no entities then."""
-    if isinstance(given, list):
-        check_count(given, field, TEXTS_MAX)
-        for param, item in zip(item_params(field, given), given, strict=True):
+    if isinstance(value, list):
+        check_count(value, field, TEXTS_MAX)
+        for param, item in zip(item_params(field, value), value, strict=True):
             if not isinstance(item, str):
                 raise InvalidRequest(f"{param} must be a text, got {json_type(item)}", param=param)
 

@@ -1,4 +1,4 @@
-"""Logits as scores, windows put together, and the choice of what is listed, as arithmetic."""
+"""Logits as scores, and windows aggregated, as arithmetic."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from functions.classify.cli import ClassifyCli
 from functions.classify.scores import aggregate_windows, apply_activation, log_softmax, resolve_activation
-from functions.classify.selection import Predictions, classifications, thresholds
 
 
 @pytest.mark.parametrize(
@@ -66,49 +64,3 @@ def test_the_surest_window_does_not_depend_on_what_softmax_cannot_see(shift: flo
     assert apply_activation(aggregate_windows(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(
         wanted / wanted.sum()
     )
-
-
-def read(scores: list[list[float]], *, multi_label: bool = False) -> Predictions:
-    rows = np.array(scores)
-    return Predictions(
-        labels=["a", "b", "c"], scores=rows, raw=rows * 10, multi_label=multi_label, windows=[1] * len(rows),
-        truncated=[False] * len(rows), tokens=3,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("said", "multi_label", "top_k", "listed"),
-    [
-        (None, False, None, ["b", "c", "a"]),
-        (None, True, None, ["b", "c"]),
-        (0.6, False, None, ["b"]),
-        (0.5, True, None, ["b", "c"]),
-        (0.95, True, None, []),
-        (0.0, True, 1, ["b"]),
-        ({"b": 0.95}, True, None, ["c"]),
-        ({"b": 0.95, "a": 0.1}, True, None, ["c", "a"]),
-        ({"b": 0.95}, False, None, ["c", "a"]),
-    ],
-)
-def test_what_is_listed(said: Any, multi_label: bool, top_k: int | None, listed: list[str]) -> None:
-    found = read([[0.2, 0.9, 0.5]], multi_label=multi_label)
-    least = thresholds(said, found.labels, multi_label=multi_label)
-    (item,) = classifications(found, least, top_k, raw=False)
-    assert [entry.label for entry in item.labels] == listed
-    assert (item.label, item.score) == ("b", 0.9)
-    assert item.all_scores == {"a": 0.2, "b": 0.9, "c": 0.5}
-
-
-def test_equal_scores_keep_the_model_s_order() -> None:
-    found = read([[0.4, 0.4, 0.4]])
-    (item,) = classifications(found, thresholds(None, found.labels, multi_label=False), None, raw=True)
-    assert [entry.label for entry in item.labels] == ["a", "b", "c"]
-    assert item.all_scores == {"a": 4.0, "b": 4.0, "c": 4.0}
-
-
-def test_the_shell_prints_a_line_for_each_label() -> None:
-    shell = ClassifyCli()
-    listed = {"label": "a", "score": 0.9, "labels": [{"label": "a", "score": 0.9}, {"label": "b", "score": 0.05}]}
-    none = {"label": "a", "score": 0.25, "labels": []}
-    assert shell.body("some words") == {"input": "some words"}
-    assert shell.show({"data": [listed, none]}) == "a 0.9000\nb 0.0500\nnone (a 0.2500)"
