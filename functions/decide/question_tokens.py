@@ -22,7 +22,7 @@ from functions.engines.batching import length_guard
 from functions.engines.chat_template import ChatTemplate
 from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.scoring.branch import Branch
-from functions.engines.llama.scoring.prefixes import common
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ContextLengthExceeded
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Asker:
             for kind in kinds
             for words in (("Is", "a"), ("0", "1"))
         ]
-        return min(min(common(suffixes[0], other), len(other) - 1) for other in [*probes, *suffixes])
+        return min(min(common_prefix(suffixes[0], other), len(other) - 1) for other in [*probes, *suffixes])
 
     def _events(self, question: Question, check: Check) -> Spellings:
         """Return what may be answered, each spelled as it is behind a word and at the beginning of a line."""

@@ -23,7 +23,7 @@ from functions.engines.llama.speculation.speculator import PromptLookup, Specula
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 
-ATTIC = "kept_prefixes"
+HOST_CACHE = "kept_prefixes"
 """The plan's detail that tells the bytes for prefixes outside of the cache."""
 
 
@@ -34,12 +34,12 @@ def assemble(
     *,
     length: int,
     slots: int,
-    attic: int = 0,
+    host_cache: int = 0,
     guesser: Speculator | None = None,
 ) -> Decoder:
     """Return a decoder over the context, of which each slot holds `length` tokens.
 
-    `attic` are the bytes that prefixes nobody uses may take outside of the cache.
+    `host_cache` are the bytes that prefixes nobody uses may take outside of the cache.
     """
     windowed = bool(model.window) and not options.sliding_window_full
     return Decoder(
@@ -51,8 +51,8 @@ def assemble(
             reuse=options.prefix_reuse and not options.deterministic,
             shares=not model.recurrent and not windowed,
             window=model.window if windowed else 0,
-            keep=kept(options, length),
-            attic=HostCache(context, attic) if attic else None,
+            max_idle_tokens=max_idle_tokens(options, length),
+            host_cache=HostCache(context, host_cache) if host_cache else None,
         ),
         length=length,
         chunk=None if options.chunk == "auto" else options.chunk,
@@ -62,27 +62,27 @@ def assemble(
     )
 
 
-def kept(options: LlamaOptions, length: int) -> int:
+def max_idle_tokens(options: LlamaOptions, length: int) -> int:
     """Return how many tokens of earlier prompts are kept, where a slot has `length`."""
     if not options.prefix_reuse or options.deterministic:
         return 0
     return length if options.prefix_tokens == "auto" else options.prefix_tokens
 
 
-def with_parts(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
+def with_host_cache(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
     """Return the plan with the bytes of what is kept of prompts outside of the cache.
 
     That is half of what the budget leaves at most, for others want to live as well, and nothing on accelerators: the
     way there is long.
     """
     taken, slots, context = dict(chosen.bytes), chosen.slots, chosen.context or 0
-    attic = 0
+    host_cache = 0
     if chosen.device == "cpu" and context:
-        attic = int(chosen.detail.get("cache", 0)) * kept(options, context) // (context * slots)
-        left = load.memory.get(RAM, 2 * attic + taken[RAM]) - taken[RAM]
-        attic = max(0, min(attic, left // SHARE))
-        taken[RAM] += attic
-    return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, ATTIC: attic})
+        host_cache = int(chosen.detail.get("cache", 0)) * max_idle_tokens(options, context) // (context * slots)
+        left = load.memory.get(RAM, 2 * host_cache + taken[RAM]) - taken[RAM]
+        host_cache = max(0, min(host_cache, left // SHARE))
+        taken[RAM] += host_cache
+    return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, HOST_CACHE: host_cache})
 
 
 def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:

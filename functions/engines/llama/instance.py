@@ -12,7 +12,7 @@ import msgspec
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
-from functions.engines.llama.factory import ATTIC, assemble, speculator, with_parts
+from functions.engines.llama.factory import HOST_CACHE, assemble, speculator, with_host_cache
 from functions.engines.llama.memory import devices, plan
 from functions.engines.llama.model import adapters
 from functions.engines.llama.model.context import Context
@@ -44,7 +44,7 @@ class LlamaInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
-        return with_parts(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
+        return with_host_cache(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
@@ -65,8 +65,10 @@ class LlamaInstance(Instance):
                 model, settings, target, context=length, slots=plan.slots, threads=max(1, load.threads)
             )
             context.adapters = adapters.Adapters.open(model.handle, settings.adapters, Path(load.base))
-            attic, guesser = int(plan.detail.get(ATTIC, 0)), speculator(model, settings, load, plan)
-            decoder = assemble(model, context, settings, length=length, slots=plan.slots, attic=attic, guesser=guesser)
+            host_cache, guesser = int(plan.detail.get(HOST_CACHE, 0)), speculator(model, settings, load, plan)
+            decoder = assemble(
+                model, context, settings, length=length, slots=plan.slots, host_cache=host_cache, guesser=guesser
+            )
             instance = cls(model, context, decoder, plan, settings)
             instance.keep = PrefixPersistence.of(load, plan, settings)
             if instance.keep is not None:

@@ -126,9 +126,9 @@ class Context:
         """Forget all sequences, and overwrite what was computed: what is no number is felt beyond its own sequence."""
         lib.llama_memory_clear(self._memory, True)
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Let the empty `target` share the first `length` tokens of `source`."""
-        quick.llama_memory_seq_cp(self._memory, source, target, 0, length)
+    def copy(self, source: int, target: int, length: int, start: int = 0) -> None:
+        """Let `target`, which has `start` tokens, share the tokens of `source` from there up to `length`."""
+        quick.llama_memory_seq_cp(self._memory, source, target, start, length)
 
     def save(self, sequence: int) -> NDArray[np.uint8] | None:
         """Return a copy of all that memory holds for a sequence, None where there is nothing or no room for it."""

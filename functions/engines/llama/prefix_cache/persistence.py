@@ -20,7 +20,8 @@ from functions.engines.llama.model.library import VERSION, lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.prefix_cache import prefix_store as shelves
 from functions.engines.llama.prefix_cache.prefix_store import PrefixStore, StoredPrefix
-from functions.engines.llama.prefix_cache.slots import Kept, Slots, common_prefix
+from functions.engines.llama.prefix_cache.slots import IdlePrefix, Slots
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.function import Load, Plan
 from host.size import size as bytes_of
 
@@ -92,7 +93,7 @@ class PrefixPersistence:
         start, now, left, written = time.monotonic(), time.time_ns(), self._bound, 0
         kept: dict[str | None, list[list[int]]] = {}
         try:
-            for number, one in enumerate(slots.kept()):
+            for number, one in enumerate(slots.idle_prefixes()):
                 adapter = self._adapters[one.adapter] if one.adapter is not None else None
                 size = int(lib.llama_state_seq_get_size(context.handle, one.slot)) + 8 * len(one.tokens) + 4096
                 if _news(one.tokens, kept.get(adapter, [])) < LEAST or size > left:
@@ -133,7 +134,7 @@ def _news(tokens: list[int], kept: list[list[int]]) -> int:
     return len(tokens) - max((common_prefix(tokens, other, len(tokens)) for other in kept), default=0)
 
 
-def _writer(context: Context, one: Kept) -> shelves.Writer:
+def _writer(context: Context, one: IdlePrefix) -> shelves.Writer:
     tokens = (lib.llama_token * len(one.tokens))(*one.tokens)
 
     def write(path: Path) -> int:

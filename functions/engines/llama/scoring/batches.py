@@ -8,10 +8,10 @@ contexts.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from functions.engines.llama.scoring.tree import Node
+from functions.engines.prefix_cache.common_prefix import common_prefix
 
 _AGAIN = 4
 """One in so many steps of a full round may be of a lead that was given up, so that other targets have a place too."""
@@ -46,7 +46,7 @@ class TreeBatch:
 
     def takes(self, path: Sequence[Node], *, steps: int, tips: int) -> bool:
         """Say whether a path, added, leaves the round with so many steps and sequences at most."""
-        shared = common(self.path, path)
+        shared = common_prefix(self.path, path)
         again = max(0, len(self.lead) - shared)
         fork = shared < len(self.path)
         return (
@@ -57,7 +57,7 @@ class TreeBatch:
 
     def add(self, path: list[Node]) -> None:
         """Add a path to a target; one that goes on where the last one ended stays in its sequence."""
-        shared = common(self.path, path)
+        shared = common_prefix(self.path, path)
         self._give_up(shared)
         if not self.tips or shared < len(self.path):
             self.tips += 1
@@ -88,12 +88,7 @@ def rounds(targets: Sequence[Node], *, steps: int, tips: int, lead: Sequence[Nod
         path = target.path()
         if current.steps and not current.takes(path, steps=steps, tips=tips):
             yield current
-            current = TreeBatch(path[: common(current.path, path)])
+            current = TreeBatch(path[: common_prefix(current.path, path)])
         current.add(path)
     if current.steps:
         yield current
-
-
-def common(one: Sequence[Node], other: Sequence[Node]) -> int:
-    """Return how many nodes two paths have in common: all before one that they have in common are."""
-    return bisect_left(range(min(len(one), len(other))), True, key=lambda at: one[at] is not other[at])

@@ -11,7 +11,7 @@ from typing import Any
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
 from functions.engines.llama.model.context import COMPUTED, Context
-from functions.engines.llama.model.library import lib, quick
+from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.shared_batch import SharedBatch
@@ -52,10 +52,6 @@ class ScoringContext(Context):
         """Empty the batch; `line` are the sequences that its tokens belong to."""
         self.batch.count = 0
         self.batch.line(line)
-
-    def copy(self, source: int, target: int, length: int, start: int = 0) -> None:
-        """Let `target`, which has `start` tokens, share those of `source` from there on up to `length`."""
-        quick.llama_memory_seq_cp(self._memory, source, target, start, length)
 
     def compute_shared(self) -> int:
         """Compute the batch and empty it; see `Context.compute`."""

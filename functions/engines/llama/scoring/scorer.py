@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.engines.llama.model.context import ABORTED, COMPUTED
-from functions.engines.llama.scoring.batches import TreeBatch, common, rounds
+from functions.engines.llama.scoring.batches import TreeBatch, rounds
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.tree import Node, Tree
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, OutOfMemory
 
-TRUNKS = 8
+PREFIXES = 8
 """Prefixes kept."""
-TIPS = SEQUENCES - TRUNKS
+TIPS = SEQUENCES - PREFIXES
 """Sequences of one round."""
 _RETRIES = 64
 """Rounds of a call spent on finding out which targets give no numbers and which only shared a batch with such."""
@@ -115,7 +116,7 @@ class Scorer:
         self._context = context
         self._budget = budget
         self._alone = alone
-        self._trunks = ScoringPrefixes(context, count=TRUNKS, cells=context.cells)
+        self._prefixes = ScoringPrefixes(context, count=PREFIXES, cells=context.cells)
         self._reading: list[tuple[int, Node]] = []
         self._bad: list[Node] = []
 
@@ -146,16 +147,16 @@ class Scorer:
 
     def _behind_trunk(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
         ids = work.trunk(todo.lead)
-        trunk, known = self._trunks.place(ids, len(todo.steps))
-        tips = range(TRUNKS, TRUNKS + todo.tips)
+        trunk, known = self._prefixes.acquire(ids, len(todo.steps))
+        tips = range(PREFIXES, PREFIXES + todo.tips)
         for tip in tips:
             self._context.copy(trunk, tip, known)
         try:
             self._run([trunk, *tips], ids[known:], known, todo, guard)
-            self._trunks.grown(trunk, ids)
+            self._prefixes.store(trunk, ids)
             self._keep(work, todo, trunk, tips[-1])
         except BaseException:
-            self._trunks.drop(trunk)
+            self._prefixes.drop(trunk)
             raise
         finally:
             for tip in tips:
@@ -168,9 +169,9 @@ class Scorer:
         """Leave behind the prefix what the next round begins with, and nothing else of leads."""
         ahead = work.ahead()
         if todo.lead or ahead:
-            ahead = ahead[: common(todo.path, ahead)]
-            length = len(work.prefix) + common(todo.lead, ahead)
-            self._trunks.adopt(trunk, tip, work.trunk(ahead), length)
+            ahead = ahead[: common_prefix(todo.path, ahead)]
+            length = len(work.prefix) + common_prefix(todo.lead, ahead)
+            self._prefixes.extend(trunk, tip, work.trunk(ahead), length)
 
     def _by_itself(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
         sequence = 0
@@ -225,7 +226,7 @@ class Scorer:
 
     def _wipe(self) -> None:
         self._context.wipe()
-        self._trunks.lost()
+        self._prefixes.clear()
 
 
 def logs(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:

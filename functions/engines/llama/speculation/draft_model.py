@@ -19,7 +19,7 @@ from functions.engines.llama.model.context import COMPUTED, Context
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache.slots import common_prefix
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, LoadFailed
 from host.function import ModelRequest
 from host.sources import reference

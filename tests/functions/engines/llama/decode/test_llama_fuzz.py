@@ -23,17 +23,17 @@ BATCHES, EACH = 6, 60
 TRY = """
 import json, os, resource, signal, sys, traceback
 from pathlib import Path
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.scales import Scales
+from functions.engines.llama.memory.estimate import MemoryEstimate
 from host.errors import ColdframeError
 
 def attempt(path):
     options, target = LlamaOptions(batch=32, ubatch=32), Target()
-    scales = Scales(path, options)
-    scales.model(), scales.blocks(), scales.context(target, 64, 1)
+    estimate = MemoryEstimate(path, options)
+    estimate.model(), estimate.blocks(), estimate.context(target, 64, 1)
     model = Model.open(path, options, target)
     for name in ("general.architecture", "general.name"):
         model.metadata(name)

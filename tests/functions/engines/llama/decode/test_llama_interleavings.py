@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ggufs import llamas
-from test_llama_memories import recurrent, windowed
+from ggufs.memories import recurrent, windowed
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
@@ -46,10 +46,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def make(model: Model) -> Iterator[Make]:
     made: list[tuple[Context, Decoder]] = []
 
-    def make_(cells: int = LENGTH * SLOTS, slots: int = SLOTS, attic: int = 0, **more: Any) -> Decoder:
+    def make_(cells: int = LENGTH * SLOTS, slots: int = SLOTS, host_cache: int = 0, **more: Any) -> Decoder:
         options = LlamaOptions(**(PLAIN | {"batch": 32, "ubatch": 32} | more))
         context = Context.open(model, options, Target(), context=cells // slots, slots=slots, threads=1)
-        decoder = assemble(model, context, options, length=LENGTH, slots=slots, attic=attic)
+        decoder = assemble(model, context, options, length=LENGTH, slots=slots, host_cache=host_cache)
         made.append((context, decoder))
         return decoder
 
@@ -128,9 +128,9 @@ async def test_whatever_the_options(model: Model, make: Make, seed: int, options
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_prefixes_come_back_from_the_attic(model: Model, make: Make, seed: int) -> None:
+async def test_prefixes_come_back_from_the_host_cache(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, 100 + seed, 16)
-    decoder = make(attic=1 << 20)
+    decoder = make(host_cache=1 << 20)
     expected = await alone(make, asked)
     for start in range(0, len(asked), 4):  # waves, between which everything is idle
         agree(await crowd(decoder, asked[start : start + 4], seed), expected[start : start + 4])

@@ -27,9 +27,9 @@ from host.manifest import Manifest
 MIB = 1 << 20
 FILL = """
 import sys, msgspec
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 path, options, context, slots = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 options = msgspec.json.decode(options, type=LlamaOptions)

@@ -24,7 +24,7 @@ LIBRARY = os.environ.get("COLDFRAME_RPC_LIBRARY", "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not LIBRARY, reason="COLDFRAME_RPC_LIBRARY is not set")]
 SERVE = """
 import ctypes, sys
-from functions.engines.llama.library import ggml
+from functions.engines.llama.model.library import ggml
 rpc = ctypes.CDLL(sys.argv[1])
 ggml.ggml_backend_dev_by_type.restype = ctypes.c_void_p
 cpu = (ctypes.c_void_p * 1)(ggml.ggml_backend_dev_by_type(0))
@@ -35,11 +35,12 @@ COMPARE = """
 import ctypes, json, re, sys
 from collections import Counter
 import msgspec
-from functions.engines.llama import devices, log, plan, scales
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.library import ggml
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory import devices, estimate, plan
+from functions.engines.llama.model import log
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from host.function import Load
 from host.manifest import Manifest
@@ -52,7 +53,7 @@ for place in places:
     ggml.ggml_backend_register(rpc.ggml_backend_rpc_add_server(place.encode()))
 names = {f"RPC0[{place}]": f"rpc:{number}" for number, place in enumerate(places)}
 devices_pool_of = devices.pool_of
-scales.pool_of = lambda name: names.get(name) or devices_pool_of(name)  # buffers are called by their place
+estimate.pool_of = lambda name: names.get(name) or devices_pool_of(name)  # buffers are called by their place
 mib = asked.pop("rooms")
 seen = tuple(msgspec.structs.replace(one, total=size << 20, free=size << 20)
              for one, size in zip(devices.accelerators(), mib))

@@ -85,9 +85,9 @@ def test_closing_twice(smollm2: Path) -> None:
 
 WITH_LITTLE_MEMORY = """
 import resource, sys
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from host.errors import OutOfMemory
 model = Model.open(sys.argv[1], LlamaOptions(), Target())

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_llama_memories import recurrent, windowed, write
+from ggufs.memories import recurrent, windowed, write
 
 from functions.chat.api import ChatRequest, Done, Text
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
@@ -149,8 +149,8 @@ async def test_more_prefixes_than_slots(open_: Opener, smollm2: Path, cache: Pat
     texts = [f"{start} {STORY}" for start in ("First of all,", "Secondly, too,", "At last, for us,")]
     for text in texts:
         await generate(instance, text, limit=1)
-    attic = instance.decoder.slots._attic
-    held = len(attic._parked) if attic is not None else 0
+    host_cache = instance.decoder.slots._host_cache
+    held = len(host_cache) if host_cache is not None else 0
     instance.close()
     assert len(files(cache)) == 1 + held
     again = open_(smollm2, slots=1, context=512)
@@ -377,7 +377,7 @@ def test_a_killed_writer_leaves_no_broken_file(cache: Path, tmp_path: Path) -> N
     weights.write_bytes(b"x")
     code = """
         import pathlib, sys, time
-        from functions.engines.llama.shelf import PrefixStore
+        from functions.engines.llama.prefix_cache.prefix_store import PrefixStore
 
         def write(path):
             with path.open("wb") as file:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots, common_prefix
+from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots
 
 
 class Cells:
@@ -164,20 +164,6 @@ def test_dropping_what_idle_slots_keep() -> None:
     assert slots.drop_idle()
     assert (memory.held[slot.id], busy.computed) == ([], 2)
     assert not slots.drop_idle()
-
-
-@given(st.lists(st.integers(0, 2), max_size=700), st.lists(st.integers(0, 2), max_size=700), st.integers(0, 800))
-def test_common_prefix(one: list[int], other: list[int], most: int) -> None:
-    expected = 0
-    while expected < min(len(one), len(other), most) and one[expected] == other[expected]:
-        expected += 1
-    assert common_prefix(one, other, most) == expected
-
-
-@given(st.integers(0, 600), st.integers(0, 700))
-def test_common_prefix_of_long_equal_beginnings(length: int, most: int) -> None:
-    one = list(range(length))
-    assert common_prefix([*one, -1], [*one, -2], most) == min(length, most)
 
 
 @settings(max_examples=150, deadline=None)

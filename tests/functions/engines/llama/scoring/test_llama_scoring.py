@@ -13,8 +13,8 @@ import loads
 import numpy as np
 import pytest
 from ggufs import llamas
+from ggufs.memories import recurrent, windowed
 from numpy.typing import NDArray
-from test_llama_memories import recurrent, windowed
 
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.model import ScoringModel

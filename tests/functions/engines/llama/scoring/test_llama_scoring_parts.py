@@ -19,15 +19,15 @@ from functions.engines.llama.memory.plan import PROCESS
 from functions.engines.llama.scoring import plan as planning
 from functions.engines.llama.scoring.batches import rounds
 from functions.engines.llama.scoring.branch import Branch
-from functions.engines.llama.scoring.prefixes import ScoringPrefixes, common
+from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.scorer import logs
 from functions.engines.llama.scoring.tree import Tree
 
 MIB = 1 << 20
 FILL = """
 import sys, msgspec
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 path, options, cells = sys.argv[1], msgspec.json.decode(sys.argv[2], type=LlamaOptions), int(sys.argv[3])
@@ -144,30 +144,25 @@ class Cells:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_kept_prefixes_never_hold_more_than_there_is_room_for(seed: int, count: int) -> None:
+def test_cached_prefixes_never_exceed_the_cells(seed: int, count: int) -> None:
     dice, memory = random.Random(seed), Cells()
-    trunks = ScoringPrefixes(memory, count=count, cells=60)
+    prefixes = ScoringPrefixes(memory, count=count, cells=60)
     for _ in range(200):
         prefix = [dice.randrange(2) for _ in range(dice.randrange(1, 40))]
         more = dice.randrange(1, 20)
-        trunk, known = trunks.place(prefix, more)
+        sequence, known = prefixes.acquire(prefix, more)
         assert known <= len(prefix)
-        assert memory.held.get(trunk, 0) >= known
-        memory.held[trunk] = max(memory.held.get(trunk, 0), len(prefix))
+        assert memory.held.get(sequence, 0) >= known
+        memory.held[sequence] = max(memory.held.get(sequence, 0), len(prefix))
         assert sum(memory.held.values()) + more <= 60
         if dice.random() < 0.1:
-            trunks.drop(trunk)
+            prefixes.drop(sequence)
         else:
-            trunks.grown(trunk, prefix)
-            assert trunks.place(prefix, more) == (trunk, len(prefix))
+            prefixes.store(sequence, prefix)
+            assert prefixes.acquire(prefix, more) == (sequence, len(prefix))
         if dice.random() < 0.02:
             memory.held.clear()
-            trunks.lost()
-
-
-@pytest.mark.parametrize(("one", "other", "count"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2], [1, 3], 1)])
-def test_what_two_prefixes_have_in_common(one: list[int], other: list[int], count: int) -> None:
-    assert common(one, other) == common(other, one) == count
+            prefixes.clear()
 
 
 @pytest.fixture

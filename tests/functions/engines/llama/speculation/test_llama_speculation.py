@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from ggufs import llamas
-from test_llama_memories import recurrent, windowed
+from ggufs.memories import recurrent, windowed
 
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
