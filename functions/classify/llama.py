@@ -51,7 +51,7 @@ class LlamaHeaded:
         self.labels = _labels(pooled.model)
         self.config: Mapping[str, Any] = {}
         self.longest = pooled.longest
-        self.tokenizer = _Tokenizer(pooled.words)
+        self.tokenizer = _Tokenizer(pooled.tokenizer)
         self._pooled = pooled
         self._device = plan.device
 

@@ -33,7 +33,9 @@ class LlamaDecide(Instance):
         self._plan = plan
         self._model = model
         self._options = options
-        self._asker = Asker(_template(model), model.words, options, longest=model.longest, system=model.options.system)
+        self._asker = Asker(
+            _template(model), model.vocabulary, options, longest=model.longest, system=model.options.system
+        )
         self._threads = Threads(threads)
         self._priors = Priors(model, self._asker, self._threads) if options.prior else None
 
@@ -64,7 +66,7 @@ class LlamaDecide(Instance):
         priors = [None] * len(asks) if self._priors is None else await self._priors.of(asks)
         answers = [
             self._answer(ask, ask.events.logs(logs.tolist()), prior)
-            for ask, logs, prior in zip(asks, scores.logs, priors, strict=True)
+            for ask, logs, prior in zip(asks, scores.logprobs, priors, strict=True)
         ]
         return Decisions(
             answers=answers,
@@ -97,7 +99,7 @@ def _template(model: ScoringModel) -> ChatTemplate:
     source = override or model.model.chat_template()
     if source is None:
         raise LoadFailed("this model's file has no chat template: set `options.chat_template` in its manifest")
-    words = model.words
+    words = model.vocabulary
     try:
         return ChatTemplate(source, bos=words.spelled(words.bos), eos=words.spelled(words.eos))
     except TemplateError as error:

@@ -32,7 +32,7 @@ class Priors:
         if missing:
             prefix, branches = await self._threads.run(lambda check: self._asker.without_input(missing, check))
             scores = await self._model.score(prefix, branches)
-            for ask, row in zip(missing, scores.logs, strict=True):
+            for ask, row in zip(missing, scores.logprobs, strict=True):
                 found[_key(ask)] = ask.events.logs(row.tolist())
         for key, logs in found.items():
             self._known[key] = logs

@@ -34,7 +34,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
         self._pooled = pooled
         layout = _layout(pooled, said)
         items = InputTokenizer(
-            pooled.words, layout, longest=pooled.longest, truncate=said.truncate, size=pooled.size, foreign=foreign
+            pooled.tokenizer, layout, longest=pooled.longest, truncate=said.truncate, size=pooled.size, foreign=foreign
         )
         super().__init__(name, items)
 

@@ -67,8 +67,8 @@ class ChatTemplate:
                 f"the model's chat template refuses these messages: {error}", param="messages"
             ) from None
         except Exception as error:  # noqa: BLE001 - a template is a program from elsewhere: it may fail in any way
-            words = f"the model's chat template fails on these messages: {type(error).__name__}: {error}"
-            raise InvalidRequest(words, param="messages") from None
+            message = f"the model's chat template fails on these messages: {type(error).__name__}: {error}"
+            raise InvalidRequest(message, param="messages") from None
 
     def render_open(self, messages: Sequence[Message], extra: Mapping[str, Any] | None = None) -> str:
         """Return the prompt that ends within the last message, for the model to go on with it."""

@@ -14,7 +14,7 @@ from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled import plan as pooled
 from functions.engines.llama.pooled.estimate import PooledEstimate
 from functions.engines.llama.pooled.model import PooledModel
-from functions.engines.llama.pooled.pooling import NUMBERS, Nature
+from functions.engines.llama.pooled.pooling import NUMBERS, ModelTraits
 from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.model import ScoringModel
@@ -38,7 +38,7 @@ class LlamaRerank(RerankInstance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Weigh the file; raises `LoadFailed` for one that ranks nothing."""
+        """Estimate the bytes of the file; raises `LoadFailed` for one that ranks nothing."""
         method, why = choose(load)
         if method == "yes_no":
             plan = ScoringModel.plan(load)
@@ -60,16 +60,16 @@ def choose(load: Load) -> tuple[Method, str]:
     if wanted != "auto":
         return wanted, "the manifest's options"
     options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-    scales = PooledEstimate(load.path, options)
+    estimate = PooledEstimate(load.path, options)
     try:
-        nature: Nature = scales.nature()
+        traits: ModelTraits = estimate.traits()
     finally:
-        scales.close()
+        estimate.close()
     if options.pooling == "rank":
         return "cross_encoder", "options.pooling"
-    if options.pooling == "auto" and nature.stated == NUMBERS["rank"]:
+    if options.pooling == "auto" and traits.declared == NUMBERS["rank"]:
         return "cross_encoder", "the file's pooling is rank"
-    if options.pooling == "auto" and nature.causal and nature.stated not in NUMBERS.values():
+    if options.pooling == "auto" and traits.causal and traits.declared not in NUMBERS.values():
         return "yes_no", "the file is a language model and names no pooling"
     raise LoadFailed(
         "this file embeds texts and has no head that scores pairs; "
@@ -83,7 +83,7 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
         ranks = GgufHead(model)
         check(ranks.architecture, Path(load.path))
         template = own.prompt or model.template
-        prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
+        prompt = Prompt(template, model.tokenizer.special(template), model.tokenizer.bare) if template else None
         return CrossEncoderScorer(ranks, judge(ranks, own), prompt)
     except BaseException:
         model.close()
@@ -92,11 +92,11 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOption
 
 def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
     model = ScoringModel.load(load, plan, progress)
-    words = GgufTokenizer(model.words)
+    words = GgufTokenizer(model.vocabulary)
     try:
         kind = model.model.metadata("general.architecture") or ""
         template = asked(own.prompt, kind, words.special("<|im_start|><|im_end|>"))
-        prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
+        prefix = [model.vocabulary.bos] if model.vocabulary.adds_bos and model.vocabulary.bos is not None else []
         prompt = Prompt(template, words.special(template), words.bare, prefix)
         answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")
         judge_ = score_mapping.judge(("yes",), own, None)
@@ -119,7 +119,7 @@ class _Odds:
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
         found = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
-        odds = [float(logs[0] - logs[1]) for logs in found.logs]
+        odds = [float(logs[0] - logs[1]) for logs in found.logprobs]
         for at, number in enumerate(odds):
             if not math.isfinite(number):
                 raise NotFinite("the model gave numbers that are not finite", extra={"index": at})
@@ -142,7 +142,7 @@ def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
     }
     return CosineScorer(
         model.rows,
-        model.words,
+        model.tokenizer,
         longest=model.longest,
         prompts=own.prompts,
         default=None,

@@ -27,7 +27,7 @@ HOST_CACHE = "kept_prefixes"
 """The plan's detail that tells the bytes for prefixes outside of the cache."""
 
 
-def assemble(
+def build_decoder(
     model: Model,
     context: Context,
     options: LlamaOptions,
@@ -35,7 +35,7 @@ def assemble(
     length: int,
     slots: int,
     host_cache: int = 0,
-    guesser: Speculator | None = None,
+    speculator: Speculator | None = None,
 ) -> Decoder:
     """Return a decoder over the context, of which each slot holds `length` tokens.
 
@@ -56,9 +56,9 @@ def assemble(
         ),
         length=length,
         chunk=None if options.chunk == "auto" else options.chunk,
-        alone=options.deterministic,
-        speculator=guesser,
-        guesses=drafts(options),
+        one_at_a_time=options.deterministic,
+        speculator=speculator,
+        draft_tokens=drafts(options),
     )
 
 
@@ -85,7 +85,7 @@ def with_host_cache(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
     return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, HOST_CACHE: host_cache})
 
 
-def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
+def make_speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
     """Return who guesses ahead; None where nobody is to. Raises `LoadFailed` and `OutOfMemory`."""
     if options.speculation == "off":
         return None
@@ -96,8 +96,8 @@ def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> S
     return DraftModel.open(
         draft_model.find(options.draft, Path(load.base)),
         options,
-        devices.retold(plan.detail),
-        words=model.vocabulary,
+        devices.from_detail(plan.detail),
+        vocabulary=model.vocabulary,
         length=plan.context or model.trained,
         slots=plan.slots,
         threads=max(1, load.threads),

@@ -12,7 +12,7 @@ import msgspec
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
-from functions.engines.llama.factory import HOST_CACHE, assemble, speculator, with_host_cache
+from functions.engines.llama.factory import HOST_CACHE, build_decoder, make_speculator, with_host_cache
 from functions.engines.llama.memory import devices, plan
 from functions.engines.llama.model import adapters
 from functions.engines.llama.model.context import Context
@@ -27,7 +27,7 @@ class LlamaInstance(Instance):
 
     names: tuple[str, ...] = ()
     """What clients call the model as it is, without an adapter."""
-    keep: PrefixPersistence | None = None
+    persistence: PrefixPersistence | None = None
     """Prefixes that outlive this instance."""
 
     def __init__(self, model: Model, context: Context, decoder: Decoder, chosen: Plan, settings: LlamaOptions) -> None:
@@ -50,7 +50,7 @@ class LlamaInstance(Instance):
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the decode thread."""
         settings = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-        target = devices.retold(plan.detail)
+        target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 
         def report(done: float) -> None:
@@ -65,14 +65,14 @@ class LlamaInstance(Instance):
                 model, settings, target, context=length, slots=plan.slots, threads=max(1, load.threads)
             )
             context.adapters = adapters.Adapters.open(model.handle, settings.adapters, Path(load.base))
-            host_cache, guesser = int(plan.detail.get(HOST_CACHE, 0)), speculator(model, settings, load, plan)
-            decoder = assemble(
-                model, context, settings, length=length, slots=plan.slots, host_cache=host_cache, guesser=guesser
+            host_cache, speculator = int(plan.detail.get(HOST_CACHE, 0)), make_speculator(model, settings, load, plan)
+            decoder = build_decoder(
+                model, context, settings, length=length, slots=plan.slots, host_cache=host_cache, speculator=speculator
             )
             instance = cls(model, context, decoder, plan, settings)
-            instance.keep = PrefixPersistence.of(load, plan, settings)
-            if instance.keep is not None:
-                instance.keep.restore(context, decoder.slots)
+            instance.persistence = PrefixPersistence.of(load, plan, settings)
+            if instance.persistence is not None:
+                instance.persistence.restore(context, decoder.slots)
             instance.names = (load.manifest.name, *load.manifest.aliases)
         except BaseException:
             if context is not None:
@@ -104,7 +104,7 @@ class LlamaInstance(Instance):
     def close(self) -> None:
         """End the decode thread and free context and model."""
         self.decoder.close()
-        if self.keep is not None:
-            self.keep.save(self._context, self.decoder.slots)
+        if self.persistence is not None:
+            self.persistence.save(self._context, self.decoder.slots)
         self._context.close()
         self.model.close()

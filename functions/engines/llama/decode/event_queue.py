@@ -19,18 +19,18 @@ class EventQueue:
     def __init__(self, abandoned: Callable[[Generation], None]) -> None:
         self._abandoned = abandoned
         """Told of generations whose loop is closed: nobody listens any more."""
-        self._news: dict[Generation, list[GenerationEvent | BaseException]] = {}
+        self._events: dict[Generation, list[GenerationEvent | BaseException]] = {}
 
-    def add(self, generation: Generation, news: Iterable[GenerationEvent | BaseException]) -> None:
+    def add(self, generation: Generation, events: Iterable[GenerationEvent | BaseException]) -> None:
         """Note what happened."""
-        self._news.setdefault(generation, []).extend(news)
+        self._events.setdefault(generation, []).extend(events)
 
     def send(self) -> None:
         """Pass on what was noted."""
-        if not self._news:
+        if not self._events:
             return
-        news, self._news = self._news, {}
-        for loop, group in itertools.groupby(sorted(news.items(), key=_loop_id), key=lambda item: item[0].loop):
+        events, self._events = self._events, {}
+        for loop, group in itertools.groupby(sorted(events.items(), key=_loop_id), key=lambda item: item[0].loop):
             batch = [(generation, items) for generation, items in group if not generation.cancelled]
             try:
                 loop.call_soon_threadsafe(_hand_out, batch)

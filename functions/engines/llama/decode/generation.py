@@ -46,9 +46,9 @@ class Finished(msgspec.Struct, frozen=True):
     cached_tokens: int
     completion_tokens: int
     accepted_tokens: int = 0
-    """Guessed tokens that the model took."""
+    """Draft tokens that the model took."""
     rejected_tokens: int = 0
-    """Guessed tokens that it did not take."""
+    """Draft tokens that it did not take."""
 
 
 GenerationEvent = TextDelta | Finished
@@ -60,19 +60,19 @@ class Generation:
     Close it (`aclose`, or leave an `aclosing` block) to give up: nothing is computed for it after the current batch.
     """
 
-    def __init__(self, wants: Sequence[GenerationRequest], give_up: Callable[[Generation], None]) -> None:
-        self.wants = tuple(wants)
+    def __init__(self, requests: Sequence[GenerationRequest], cancel: Callable[[Generation], None]) -> None:
+        self.requests = tuple(requests)
         self.loop = asyncio.get_running_loop()
         self.cancelled = False
         """Read by the decode thread, written on the event loop."""
-        self._open = len(self.wants)
-        self._give_up = give_up
-        self._news: deque[GenerationEvent | BaseException] = deque()
+        self._open = len(self.requests)
+        self._cancel = cancel
+        self._events: deque[GenerationEvent | BaseException] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
-    def receive(self, news: Sequence[GenerationEvent | BaseException]) -> None:
+    def receive(self, events: Sequence[GenerationEvent | BaseException]) -> None:
         """Take news of the decode thread; runs on the event loop."""
-        self._news.extend(news)
+        self._events.extend(events)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -80,12 +80,12 @@ class Generation:
         return self
 
     async def __anext__(self) -> GenerationEvent:
-        while not self._news:
+        while not self._events:
             if not self._open:
                 raise StopAsyncIteration
             self._waiter = self.loop.create_future()
             await self._waiter
-        item = self._news.popleft()
+        item = self._events.popleft()
         if isinstance(item, BaseException):
             self._open = 0
             raise item
@@ -96,6 +96,6 @@ class Generation:
     async def aclose(self) -> None:
         """Give up what is not through yet; safe to call at any time, and twice."""
         if self._open and not self.cancelled:
-            self._give_up(self)
+            self._cancel(self)
         self._open = 0
-        self._news.clear()
+        self._events.clear()

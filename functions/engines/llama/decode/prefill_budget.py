@@ -55,17 +55,17 @@ class PrefillBudget:
         return found
 
 
-def share(pending: Sequence[int], room: int, pace: PrefillBudget, *, beside: bool) -> list[int]:
+def share(pending: Sequence[int], room: int, budget: PrefillBudget, *, beside: bool) -> list[int]:
     """Return how many tokens of each prompt go into this step, in all `room` at most.
 
     `pending` are the tokens left of each, the oldest first; `beside` says that answers are in progress, which long
     prompts must not hold up. The oldest gets its share first, then the shortest: their answers begin soonest.
     """
-    burst = min(room, pace.burst)
+    burst = min(room, budget.burst)
     shares = [0] * len(pending)
     if not pending or burst <= 0:
         return shares
-    slow = min(burst, pace.steady) if beside else burst
+    slow = min(burst, budget.steady) if beside else burst
     order = sorted(range(len(pending)), key=lambda index: (pending[index], index))
     first = 0
     if pending[0] > slow // _SHARE:
@@ -75,7 +75,7 @@ def share(pending: Sequence[int], room: int, pace: PrefillBudget, *, beside: boo
     for index in order:
         wanted = pending[index] - shares[index]
         given = min(wanted, left)
-        if given < wanted or pending[index] > pace.steady:
+        if given < wanted or pending[index] > budget.steady:
             given = min(given, max(0, slow))  # it goes on after this step: no more than keeps answers steady
         shares[index] += given
         left -= given

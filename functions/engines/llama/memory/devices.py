@@ -157,8 +157,8 @@ def choose(device: str) -> Target:
     return Target(devices=(best,) if best else (), accelerators=seen)
 
 
-def told(target: Target, layers: int) -> dict[str, int | str]:
-    """Return what a plan's `detail` says of a target for a model of so many layers; `retold` understands it."""
+def to_detail(target: Target, layers: int) -> dict[str, int | str]:
+    """Return what a plan's `detail` says of a target for a model of so many layers; `from_detail` understands it."""
     if not target.devices:
         return {"offloaded": 0}
     detail: dict[str, int | str] = {
@@ -171,7 +171,7 @@ def told(target: Target, layers: int) -> dict[str, int | str]:
     return detail
 
 
-def retold(detail: Mapping[str, int | float | str], seen: tuple[Device, ...] | None = None) -> Target:
+def from_detail(detail: Mapping[str, int | float | str], seen: tuple[Device, ...] | None = None) -> Target:
     """Return the target that a plan has chosen; raises `LoadFailed` when one of its devices is gone."""
     wanted = [pool for pool in str(detail.get("devices", "")).split(",") if pool]
     if seen is None:

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 Numbers = dict[str, Any]
-_FORMAT = 2
+_FORMAT = 3
 """Goes up whenever entries of another shape are written under old keys."""
 
 
-class _Page(msgspec.Struct, kw_only=True):
+class _CacheFile(msgspec.Struct, kw_only=True):
     signature: str
     entries: dict[str, Numbers] = {}
 
@@ -32,16 +32,16 @@ class EstimateCache:
         stat = real.stat()
         self._signature = f"{_FORMAT} {version} {stat.st_size} {stat.st_mtime_ns}"
         self._file = _folder() / f"{hashlib.sha256(str(real).encode()).hexdigest()[:32]}.json"
-        self._page = self._read()
+        self._content = self._read()
         self._changed = False
 
     def get(self, key: str) -> Numbers | None:
         """Return what was put under the key for the same file and version."""
-        return self._page.entries.get(key)
+        return self._content.entries.get(key)
 
     def put(self, key: str, numbers: Numbers) -> None:
         """Remember; `save` writes it."""
-        self._page.entries[key] = numbers
+        self._content.entries[key] = numbers
         self._changed = True
 
     def save(self) -> None:
@@ -51,16 +51,16 @@ class EstimateCache:
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
-                file.write(msgspec.json.encode(self._page))
+                file.write(msgspec.json.encode(self._content))
             Path(file.name).replace(self._file)
         self._changed = False
 
-    def _read(self) -> _Page:
+    def _read(self) -> _CacheFile:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            page = msgspec.json.decode(self._file.read_bytes(), type=_Page)
-            if page.signature == self._signature:
-                return page
-        return _Page(signature=self._signature)
+            content = msgspec.json.decode(self._file.read_bytes(), type=_CacheFile)
+            if content.signature == self._signature:
+                return content
+        return _CacheFile(signature=self._signature)
 
 
 def _folder() -> Path:

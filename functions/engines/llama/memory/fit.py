@@ -16,16 +16,16 @@ from host.function import RAM
 
 SLOTS = 4
 """Sequences side by side when the manifest leaves it open."""
-STEP = 256
-ENOUGH = 4096
+CONTEXT_STEP = 256
+COMFORTABLE_CONTEXT = 4096
 """Tokens per slot under which having fewer slots is better than having shorter ones."""
-LEAST = 512
+MIN_CONTEXT = 512
 SHARE = 2
 """`context: auto` takes at most one part in so many of what the weights leave: other models want to live as well."""
 
 Bytes = Mapping[str, int]
 """By pool; a pool that is not there has no limit."""
-Weigh = Callable[[Target, int, int], Bytes]
+BytesNeeded = Callable[[Target, int, int], Bytes]
 """All that a target, a context per slot, and a number of slots take."""
 
 
@@ -51,9 +51,11 @@ class FitResult(msgspec.Struct, kw_only=True, frozen=True):
 class MemoryFit:
     """Fits one model. `weights` is what a target takes before any context."""
 
-    def __init__(self, asked: FitRequest, weigh: Weigh, weights: Callable[[Target], Bytes], room: Bytes) -> None:
-        self._asked = asked
-        self._weigh = weigh
+    def __init__(
+        self, request: FitRequest, needed: BytesNeeded, weights: Callable[[Target], Bytes], room: Bytes
+    ) -> None:
+        self._request = request
+        self._needed = needed
         self._weights = weights
         self._room = room
 
@@ -64,72 +66,72 @@ class MemoryFit:
         """
         target = self._target(layouts)
         choice = self._shape(target, layouts)
-        return self._less(choice) if self._asked.attempt else choice
+        return self._shrink(choice) if self._request.attempt else choice
 
     def _target(self, layouts: Sequence[Target]) -> Target:
-        context = self._asked.context or min(self._asked.trained, ENOUGH)
-        slots = self._asked.slots or 1
+        context = self._request.context or min(self._request.trained, COMFORTABLE_CONTEXT)
+        slots = self._request.slots or 1
         for target in layouts:
-            if inside(self._weigh(target, context, slots), self._room):
+            if fits_into(self._needed(target, context, slots), self._room):
                 return target
         last = layouts[-1]
-        if not last.devices or self._asked.layers is not None:
+        if not last.devices or self._request.layers is not None:
             return last
         accelerators = {pool: limit for pool, limit in self._room.items() if pool != RAM}
 
         def fits(layers: int) -> bool:
-            return inside(self._weigh(_cut(last, layers), context, slots), accelerators)
+            return fits_into(self._needed(_cut(last, layers), context, slots), accelerators)
 
-        return _cut(last, largest(0, self._asked.model_layers, fits))
+        return _cut(last, largest(0, self._request.model_layers, fits))
 
     def _shape(self, target: Target, layouts: Sequence[Target]) -> FitResult:
-        asked = self._asked
+        request = self._request
         # A model that is partly on the CPU gave its context up for layers already.
         partial = target not in layouts
-        limits = self._room if asked.context or partial else self._half(target)
-        least = min(asked.trained, ENOUGH)
-        choice = FitResult(target=target, context=LEAST, slots=1)
-        for slots in [asked.slots] if asked.slots else [SLOTS, SLOTS // 2, 1]:
-            context = asked.context or (least if partial else self._longest(target, slots, limits))
+        limits = self._room if request.context or partial else self._share_of(target)
+        least = min(request.trained, COMFORTABLE_CONTEXT)
+        choice = FitResult(target=target, context=MIN_CONTEXT, slots=1)
+        for slots in [request.slots] if request.slots else [SLOTS, SLOTS // 2, 1]:
+            context = request.context or (least if partial else self._longest(target, slots, limits))
             choice = FitResult(target=target, context=context, slots=slots)
-            fits = inside(self._weigh(target, context, slots), limits)
-            if fits and (asked.context or context >= least):
+            fits = fits_into(self._needed(target, context, slots), limits)
+            if fits and (request.context or context >= least):
                 break
         return choice
 
-    def _half(self, target: Target) -> Bytes:
+    def _share_of(self, target: Target) -> Bytes:
         taken = self._weights(target)
         return {
             pool: taken.get(pool, 0) + max(0, room - taken.get(pool, 0)) // SHARE for pool, room in self._room.items()
         }
 
     def _longest(self, target: Target, slots: int, limits: Bytes) -> int:
-        """Return the longest context up to the trained one that fits, in steps of 256; `LEAST` if none does."""
-        trained = self._asked.trained
+        """Return the longest context up to the trained one that fits, in steps of 256; `MIN_CONTEXT` if none does."""
+        trained = self._request.trained
 
         def fits(steps: int) -> bool:
-            return inside(self._weigh(target, steps * STEP, slots), limits)
+            return fits_into(self._needed(target, steps * CONTEXT_STEP, slots), limits)
 
-        if inside(self._weigh(target, trained, slots), limits):
+        if fits_into(self._needed(target, trained, slots), limits):
             return trained
-        least = min(LEAST, trained)
-        return max(least, largest(least // STEP, trained // STEP, fits) * STEP)
+        least = min(MIN_CONTEXT, trained)
+        return max(least, largest(least // CONTEXT_STEP, trained // CONTEXT_STEP, fits) * CONTEXT_STEP)
 
-    def _less(self, choice: FitResult) -> FitResult:
+    def _shrink(self, choice: FitResult) -> FitResult:
         """Return something smaller, as far as the manifest leaves it open."""
-        asked = self._asked
-        context = asked.context or max(min(LEAST, choice.context), choice.context // 2)
-        slots = asked.slots or max(1, choice.slots // 2)
+        request = self._request
+        context = request.context or max(min(MIN_CONTEXT, choice.context), choice.context // 2)
+        slots = request.slots or max(1, choice.slots // 2)
         smaller = msgspec.structs.replace(choice, context=context, slots=slots)
-        if smaller == choice and choice.target.devices and asked.layers is None:
-            layers = choice.target.offloaded(asked.model_layers)
+        if smaller == choice and choice.target.devices and request.layers is None:
+            layers = choice.target.offloaded(request.model_layers)
             smaller = msgspec.structs.replace(choice, target=_cut(choice.target, layers * 3 // 4))
         if smaller == choice:
             raise OutOfMemory("memory ran out, and the manifest leaves nothing that could be made smaller")
         return smaller
 
 
-def inside(taken: Bytes, limits: Bytes) -> bool:
+def fits_into(taken: Bytes, limits: Bytes) -> bool:
     """Say whether every pool gives no more than its limit."""
     return all(size <= limits[pool] for pool, size in taken.items() if pool in limits)
 

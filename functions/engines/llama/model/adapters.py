@@ -58,8 +58,8 @@ def choose(model: str, asked: str | None, *, names: Collection[str], known: Coll
     if asked is not None and asked not in known:
         raise InvalidRequest(f"`adapter` is {asked!r}: this model's adapters are: {there}", param="adapter")
     if named is not None and asked is not None and named != asked:
-        words = f"`model` chooses the adapter {named!r} and `adapter` {asked!r}: expected one of the two"
-        raise InvalidRequest(words, param="adapter")
+        message = f"`model` chooses the adapter {named!r} and `adapter` {asked!r}: expected one of the two"
+        raise InvalidRequest(message, param="adapter")
     return named if asked is None else asked
 
 

@@ -68,7 +68,7 @@ class Context:
             raise LoadFailed("this model cannot generate text: it is an encoder")
         return opened
 
-    def use(self, adapter: str | None) -> None:
+    def set_adapter(self, adapter: str | None) -> None:
         """Compute with this adapter from now on, or with none; a change costs llama.cpp a new graph."""
         if adapter != self._adapter:
             assert self.adapters is not None

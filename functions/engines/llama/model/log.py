@@ -33,13 +33,13 @@ def _take(level: int, text: bytes | None, _: Any) -> None:
             if curious:
                 listener.append((level, text.decode("utf-8", "replace").rstrip("\n")))
         return
-    words = text.decode("utf-8", "replace").rstrip("\n")
+    message = text.decode("utf-8", "replace").rstrip("\n")
     if level == CONTINUED:
         level = _lines[-1][0] if _lines else CONTINUED
-    if words.strip(". "):
-        _lines.append((level, words))
+    if message.strip(". "):
+        _lines.append((level, message))
         for listener, _ in _listeners:
-            listener.append((level, words))
+            listener.append((level, message))
 
 
 _callback = lib.llama_log_callback(_take)
@@ -62,8 +62,8 @@ def reason(heard: Heard, path: str) -> str:
     """Return llama.cpp's own words for what went wrong, without the file's folder; empty if it said none."""
     said = [line.partition(": ")[2] or line for level, line in heard if level > WARNING and level != CONTINUED]
     said = said or [line for level, line in heard if level == WARNING]
-    words = "; ".join(dict.fromkeys(line.strip() for line in said[:3]))
-    return words.replace(path, Path(path).name)
+    message = "; ".join(dict.fromkeys(line.strip() for line in said[:3]))
+    return message.replace(path, Path(path).name)
 
 
 _OUT_OF_MEMORY = (

@@ -22,19 +22,19 @@ _KINDS = {number: kind for kind, number in NUMBERS.items()}
 _CAUSAL = "a causal language model's last token has seen all others"
 
 
-class Nature(msgspec.Struct, kw_only=True, frozen=True):
+class ModelTraits(msgspec.Struct, kw_only=True, frozen=True):
     """What a pooled model is, whatever it is asked for."""
 
     encoder: bool
     """It keeps no keys and values: all of an input is computed at once."""
     causal: bool
-    stated: int
+    declared: int
     """llama.cpp's number of the pooling that the file names; 0 and below for none."""
     size: int
     """Numbers of a vector."""
     labels: int
     """Numbers of a rank."""
-    words: int
+    vocabulary_size: int
     """Ids of the vocabulary."""
     trained: int
     recurrent: bool = False
@@ -51,18 +51,18 @@ class Pooling(msgspec.Struct, kw_only=True, frozen=True):
     """Inputs may be computed piece by piece, since the last token alone decides."""
 
 
-def nature(model: Model, *, encoder: bool, stated: int) -> Nature:
-    """Describe an open model; `encoder` and `stated` are what a context on it tells."""
+def read_traits(model: Model, *, encoder: bool, declared: int) -> ModelTraits:
+    """Describe an open model; `encoder` and `declared` are what a context on it tells."""
     architecture = model.metadata("general.architecture") or ""
     causal = model.metadata(f"{architecture}.attention.causal") != "false"
     types = model.metadata("tokenizer.ggml.token_type_count") or "1"
-    return Nature(
+    return ModelTraits(
         encoder=encoder,
         causal=causal and not encoder,
-        stated=stated,
+        declared=declared,
         size=lib.llama_model_n_embd_out(model.handle),
         labels=lib.llama_model_n_cls_out(model.handle),
-        words=model.vocabulary.size,
+        vocabulary_size=model.vocabulary.size,
         trained=model.trained,
         recurrent=model.recurrent,
         typed=architecture == "bert" and types.isdigit() and int(types) > 1,
@@ -78,7 +78,7 @@ _NEEDS_RANK: dict[Purpose, str] = {
 }
 
 
-def choose(known: Nature, wanted: str, purpose: Purpose) -> Pooling:
+def choose(known: ModelTraits, wanted: str, purpose: Purpose) -> Pooling:
     """Choose for a purpose; `wanted` is the manifest's option. Raises `LoadFailed` for a file made for the other."""
     kind, why = _kind(known, wanted)
     if purpose == "vectors" and kind == "rank":
@@ -88,11 +88,11 @@ def choose(known: Nature, wanted: str, purpose: Purpose) -> Pooling:
     return Pooling(kind=kind, why=why, stepwise=known.causal and kind in ("last", "rank"))
 
 
-def _kind(known: Nature, wanted: str) -> tuple[Kind, str]:
+def _kind(known: ModelTraits, wanted: str) -> tuple[Kind, str]:
     if wanted in NUMBERS:
         return next(kind for kind in NUMBERS if kind == wanted), "the manifest's options"
-    if known.stated in _KINDS:
-        return _KINDS[known.stated], "the file"
+    if known.declared in _KINDS:
+        return _KINDS[known.declared], "the file"
     if known.causal:
         return "last", f"the file names none; {_CAUSAL}"
     return "mean", "the file names none; mean over the text's tokens"

@@ -22,7 +22,7 @@ Vectors = npt.NDArray[np.float32]
 
 _PLAIN = {0: "<f4", 1: "<f2"}
 """ggml's types that are numbers as they stand."""
-_WORDS, _SEGMENTS = "token_embd.weight", "token_types.weight"
+_TOKEN_EMBEDDINGS, _TYPE_EMBEDDINGS = "token_embd.weight", "token_types.weight"
 _LEAST = 2
 """TokenTypes that tell two texts apart."""
 
@@ -61,7 +61,7 @@ for _name, _result, _arguments in (
     _function.restype, _function.argtypes = _result, _arguments
 
 
-class Table:
+class TensorTable:
     """A matrix of a file, of which rows are read as they are asked for. `size` is the numbers of a row."""
 
     def __init__(self, path: Path, start: int, length: int, kind: int, size: int) -> None:
@@ -89,10 +89,10 @@ class Table:
 class TokenTypes:
     """The vectors of tokens in a segment."""
 
-    def __init__(self, words: Table, segments: Table) -> None:
-        self.size = words.size
-        self._words = words
-        table = segments.rows(np.arange(len(segments), dtype=np.int32))
+    def __init__(self, tokens: TensorTable, types: TensorTable) -> None:
+        self.size = tokens.size
+        self._tokens = tokens
+        table = types.rows(np.arange(len(types), dtype=np.int32))
         self._differences: Vectors = table - table[0]
 
     @classmethod
@@ -102,40 +102,44 @@ class TokenTypes:
         None for one without a table of segments: nothing is added to its tokens. Raises `LoadFailed` where the tables
         cannot be read or do not belong together.
         """
-        tables: dict[str, Table] = {}
+        tables: dict[str, TensorTable] = {}
         for file in gguf.shards(path):
             tables |= _tables(file, size)
-        segments = tables.get(_SEGMENTS)
+        segments = tables.get(_TYPE_EMBEDDINGS)
         if segments is None:
             return None
-        if _WORDS not in tables:
-            raise LoadFailed(f"{path.name} has {_SEGMENTS} and no {_WORDS}: tokens of a second text cannot be computed")
+        if _TOKEN_EMBEDDINGS not in tables:
+            raise LoadFailed(
+                f"{path.name} has {_TYPE_EMBEDDINGS} and no {_TOKEN_EMBEDDINGS}: tokens of a second text cannot be computed"
+            )
         if len(segments) < _LEAST:
-            raise LoadFailed(f"{path.name} says that it knows several segments, and {_SEGMENTS} has {len(segments)}")
-        return cls(tables[_WORDS], segments)
+            raise LoadFailed(
+                f"{path.name} says that it knows several segments, and {_TYPE_EMBEDDINGS} has {len(segments)}"
+            )
+        return cls(tables[_TOKEN_EMBEDDINGS], segments)
 
     def vectors(self, ids: Ids, types: Ids) -> Vectors:
         """Return what stands for tokens of the given segments, (tokens, size)."""
-        found = self._words.rows(ids)
+        found = self._tokens.rows(ids)
         found += self._differences[types]
         return found
 
 
-def told(path: Path) -> bool:
+def has_token_types(path: Path) -> bool:
     """Say whether a model, in one file or in several, has a table of segments."""
-    return _SEGMENTS in gguf.read(path).tensors
+    return _TYPE_EMBEDDINGS in gguf.read(path).tensors
 
 
-def _tables(path: Path, size: int) -> dict[str, Table]:
+def _tables(path: Path, size: int) -> dict[str, TensorTable]:
     """Return those of the two tables that one file of a model has, by name."""
     context = ggml.gguf_init_from_file(os.fsencode(path), _Parameters(no_alloc=True, context=None))
     if not context:
         raise LoadFailed(f"the head of {path.name} cannot be read to find the vectors of its segments")
     try:
         start = ggml.gguf_get_data_offset(context)
-        places = {name: ggml.gguf_find_tensor(context, name.encode()) for name in (_WORDS, _SEGMENTS)}
+        places = {name: ggml.gguf_find_tensor(context, name.encode()) for name in (_TOKEN_EMBEDDINGS, _TYPE_EMBEDDINGS)}
         return {
-            name: Table(
+            name: TensorTable(
                 path,
                 start + ggml.gguf_get_tensor_offset(context, at),
                 ggml.gguf_get_tensor_size(context, at),

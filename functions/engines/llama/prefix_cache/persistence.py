@@ -1,6 +1,6 @@
 """Prefixes that outlive an instance: slots written to a shelf when it ends, and read back before the next one begins.
 
-It knows slots, contexts and shelves. It runs where nobody computes: before the first request, and after the last.
+It knows slots, contexts and stores. It runs where nobody computes: before the first request, and after the last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.gguf import shards
 from functions.engines.llama.model.library import VERSION, lib
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache import prefix_store as shelves
+from functions.engines.llama.prefix_cache import prefix_store as stores
 from functions.engines.llama.prefix_cache.prefix_store import PrefixStore, StoredPrefix
 from functions.engines.llama.prefix_cache.slots import IdlePrefix, Slots
 from functions.engines.prefix_cache.common_prefix import common_prefix
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT = 256 << 20
 """Bytes on disk for one model when the manifest only says that prefixes are to be kept."""
-LEAST = 32
+MIN_TOKENS = 32
 """Tokens that a prefix must save for it to be kept: fewer are computed as fast."""
 _SECONDS = 2.0
 """Time after which no further file is begun: the host kills what does not end when told to."""
@@ -41,9 +41,9 @@ _FORMAT = 1
 class PrefixPersistence:
     """The kept prefixes of one instance."""
 
-    def __init__(self, shelf: PrefixStore, bound: int, adapters: Mapping[str, str]) -> None:
+    def __init__(self, store: PrefixStore, bound: int, adapters: Mapping[str, str]) -> None:
         """`adapters` tells the identity of each one's file by its name."""
-        self._shelf = shelf
+        self._store = store
         self._bound = bound
         self._adapters = adapters
         self._restored: list[tuple[str | None, list[int]]] = []
@@ -56,13 +56,13 @@ class PrefixPersistence:
         wanted = options.keep_prefixes
         path = Path(load.path)
         try:
-            shelf = PrefixStore(path, _key(path, plan, options))
+            store = PrefixStore(path, _key(path, plan, options))
             files = {name: Path(load.base) / Path(one.path).expanduser() for name, one in options.adapters.items()}
             adapters = {name: f"{options.adapters[name].scale} {identity(file)}" for name, file in files.items()}
         except OSError as error:
             logger.warning("prefixes are not kept: %s", error.strerror)
             return None
-        return cls(shelf, DEFAULT if wanted is True else bytes_of(wanted), adapters)
+        return cls(store, DEFAULT if wanted is True else bytes_of(wanted), adapters)
 
     def restore(self, context: Context, slots: Slots) -> int:
         """Fill empty slots with what was kept, the most recently used first; returns the tokens that are back.
@@ -70,22 +70,22 @@ class PrefixPersistence:
         Nothing is believed: a file must have its checksum, llama.cpp must take it, and the sequence must then be as
         long as the prefix. What fails is deleted.
         """
-        for book in self._shelf.books():
-            tokens, adapter = book.label.tokens, book.label.adapter
+        for entry in self._store.entries():
+            tokens, adapter = entry.label.tokens, entry.label.adapter
             name = next((name for name, file in self._adapters.items() if file == adapter), None)
             known = adapter is None or name is not None
-            if not known or _news(tokens, [kept for of, kept in self._restored if of == adapter]) < LEAST:
+            if not known or _new_tokens(tokens, [kept for of, kept in self._restored if of == adapter]) < MIN_TOKENS:
                 continue
             slot = slots.reserve(len(tokens))
             if slot is None:
                 break
-            if shelves.whole(book) and _read(context, book, slot, tokens):
+            if stores.is_intact(entry) and _read(context, entry, slot, tokens):
                 slots.fill(slot, tokens, name)
                 self._restored.append((adapter, tokens))
             else:
                 logger.warning("a kept prefix of %d tokens did not fit and is deleted", len(tokens))
                 context.forget(slot)
-                shelves.discard(book.path)
+                stores.discard(entry.path)
         return sum(len(tokens) for _, tokens in self._restored)
 
     def save(self, context: Context, slots: Slots) -> int:
@@ -96,17 +96,17 @@ class PrefixPersistence:
             for number, one in enumerate(slots.idle_prefixes()):
                 adapter = self._adapters[one.adapter] if one.adapter is not None else None
                 size = int(lib.llama_state_seq_get_size(context.handle, one.slot)) + 8 * len(one.tokens) + 4096
-                if _news(one.tokens, kept.get(adapter, [])) < LEAST or size > left:
+                if _new_tokens(one.tokens, kept.get(adapter, [])) < MIN_TOKENS or size > left:
                     continue
                 # What nobody went on from since it was read back is there already, and no younger than it was.
                 if (adapter, one.tokens) not in self._restored:
                     if time.monotonic() - start > _SECONDS:
                         break
-                    written += self._shelf.put(one.tokens, adapter, _writer(context, one), now - number)
+                    written += self._store.put(one.tokens, adapter, _writer(context, one), now - number)
                 left -= size
                 kept.setdefault(adapter, []).append(one.tokens)
-            self._shelf.trim(self._bound)
-            shelves.sweep()
+            self._store.trim(self._bound)
+            stores.sweep()
         except OSError as error:
             logger.warning("prefixes could not be kept: %s", error.strerror)
         return written
@@ -129,12 +129,12 @@ def _key(path: Path, plan: Plan, options: LlamaOptions) -> str:
     return " ".join(map(str, (_FORMAT, VERSION, identity(path), plan.context, plan.slots, *context, *where)))
 
 
-def _news(tokens: list[int], kept: list[list[int]]) -> int:
+def _new_tokens(tokens: list[int], kept: list[list[int]]) -> int:
     """Return how many of the tokens none of the kept prefixes has."""
     return len(tokens) - max((common_prefix(tokens, other, len(tokens)) for other in kept), default=0)
 
 
-def _writer(context: Context, one: IdlePrefix) -> shelves.Writer:
+def _writer(context: Context, one: IdlePrefix) -> stores.Writer:
     tokens = (lib.llama_token * len(one.tokens))(*one.tokens)
 
     def write(path: Path) -> int:
@@ -143,16 +143,16 @@ def _writer(context: Context, one: IdlePrefix) -> shelves.Writer:
     return write
 
 
-def _read(context: Context, book: StoredPrefix, slot: int, tokens: list[int]) -> bool:
+def _read(context: Context, entry: StoredPrefix, slot: int, tokens: list[int]) -> bool:
     """Bring a file into a sequence; says whether it is there now, all of it."""
     # llama.cpp aborts where the number of tokens is not that of the file, instead of saying no.
-    with contextlib.suppress(OSError), book.path.open("rb") as file:
+    with contextlib.suppress(OSError), entry.path.open("rb") as file:
         head = struct.pack("<III", lib.LLAMA_STATE_SEQ_MAGIC, lib.LLAMA_STATE_SEQ_VERSION, len(tokens))
         if file.read(len(head)) != head:
             return False
     room = (lib.llama_token * len(tokens))()
     count = ctypes.c_size_t()
     taken = lib.llama_state_seq_load_file(
-        context.handle, str(book.path).encode(), slot, room, len(tokens), ctypes.byref(count)
+        context.handle, str(entry.path).encode(), slot, room, len(tokens), ctypes.byref(count)
     )
     return bool(taken) and list(room[: count.value]) == tokens and context.length(slot) == len(tokens)

@@ -69,7 +69,7 @@ class PrefixStore:
         self._key = key
         self._folder = folder() / hashlib.sha256(self._weights.encode()).hexdigest()[:32]
 
-    def books(self) -> list[StoredPrefix]:
+    def entries(self) -> list[StoredPrefix]:
         """Return what fits this key, the most recently used first. Broken files are deleted on the way."""
         found = []
         for path in self._files():
@@ -83,7 +83,7 @@ class PrefixStore:
                 continue
             if label.key == self._key:
                 found.append(StoredPrefix(path=path, label=label, size=stat.st_size, used=stat.st_mtime_ns))
-        return sorted(found, key=lambda book: -book.used)
+        return sorted(found, key=lambda entry: -entry.used)
 
     def put(self, tokens: Sequence[int], adapter: str | None, write: Writer, used: int | None = None) -> bool:
         """Keep a prefix; a file that is there already is only marked as used. Returns whether it is kept now.
@@ -139,11 +139,11 @@ class PrefixStore:
         return [path for path in there if path.suffix == _ENDING]
 
 
-def whole(book: StoredPrefix) -> bool:
+def is_intact(entry: StoredPrefix) -> bool:
     """Say whether a file is what was written, by its checksum; reads all of it."""
     try:
-        with book.path.open("rb") as file:
-            digest = _digest(file, book.size - _END.size)
+        with entry.path.open("rb") as file:
+            digest = _digest(file, entry.size - _END.size)
             return bool(_END.unpack(file.read(_END.size))[0] == digest)
     except (OSError, struct.error):
         return False
@@ -158,14 +158,14 @@ def discard(path: Path) -> None:
 def sweep() -> None:
     """Delete the shelves of models whose files are gone."""
     with contextlib.suppress(OSError):
-        for shelf in folder().iterdir():
-            paths = [path for path in shelf.iterdir() if path.suffix == _ENDING]
+        for folder_ in folder().iterdir():
+            paths = [path for path in folder_.iterdir() if path.suffix == _ENDING]
             with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
                 if paths and not Path(_label(paths[0], paths[0].stat().st_size).weights).exists():
                     for path in paths:
                         discard(path)
             with contextlib.suppress(OSError):
-                shelf.rmdir()  # only where it is empty
+                folder_.rmdir()  # only where it is empty
 
 
 def folder() -> Path:

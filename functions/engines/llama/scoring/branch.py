@@ -20,7 +20,7 @@ class Branch(msgspec.Struct, frozen=True):
 class Scores(msgspec.Struct, frozen=True):
     """What `ScoringModel.score` returns."""
 
-    logs: list[NDArray[np.float64]]
+    logprobs: list[NDArray[np.float64]]
     """For each branch the natural logarithm of each answer's probability: the sum over its tokens of the log-softmax of
     the model's logits. NaN where the model gave no number."""
     cached: int

@@ -37,7 +37,7 @@ class ScoringContext(Context):
         params = context_params.parameters(options, target, threads)
         params.n_ctx = -(-cells // _CELLS) * _CELLS
         params.n_outputs_max = SEQUENCES
-        params.n_seq_max = 1 if alone(model, options) else SEQUENCES  # each would keep a state
+        params.n_seq_max = 1 if single_sequence(model, options) else SEQUENCES  # each would keep a state
         params.kv_unified = True
         # Layers that look at a window only must keep all of the prefix as well: it is cut and shared.
         params.swa_full = True
@@ -62,7 +62,7 @@ class ScoringContext(Context):
         return outcome
 
 
-def alone(model: Model, options: LlamaOptions) -> bool:
+def single_sequence(model: Model, options: LlamaOptions) -> bool:
     """Say whether each sequence is computed in full and by itself.
 
     Memory that is a state (Mamba and its kin) can neither be cut nor shared in part; and where a token lies in a pool

@@ -17,7 +17,7 @@ from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring import plan as planning
 from functions.engines.llama.scoring.branch import Branch, Scores
-from functions.engines.llama.scoring.context import ScoringContext, alone
+from functions.engines.llama.scoring.context import ScoringContext, single_sequence
 from functions.engines.llama.scoring.scheduler import Scheduler
 from functions.engines.llama.scoring.scorer import Scorer
 from host.function import Load, Plan, Progress
@@ -31,22 +31,22 @@ class ScoringModel:
         self.options = options
         self.longest = longest
         """Tokens of a prefix with one suffix and an answer behind it."""
-        self.reuses = not alone(model, options)
+        self.reuses = not single_sequence(model, options)
         """Whether branches share what is computed; else each answer is computed in full."""
         self._context = context
         scorer = Scorer(context, budget=options.batch, alone=not self.reuses)
-        self._turns = Scheduler(scorer, context.abort)
+        self._scheduler = Scheduler(scorer, context.abort)
 
     @staticmethod
     def plan(load: Load) -> Plan:
-        """Weigh the file; raises `LoadFailed` and `OutOfMemory`."""
+        """Estimate the bytes of the file; raises `LoadFailed` and `OutOfMemory`."""
         return planning.make(load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the thread; raises `LoadFailed` and `OutOfMemory`."""
         options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
-        target = devices.retold(plan.detail)
+        target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 
         def report(done: float) -> None:
@@ -65,7 +65,7 @@ class ScoringModel:
         return cls(model, context, options, longest)
 
     @property
-    def words(self) -> Vocabulary:
+    def vocabulary(self) -> Vocabulary:
         """The file's tokenizer."""
         return self.model.vocabulary
 
@@ -76,10 +76,10 @@ class ScoringModel:
         that prefix, suffix and answer have `longest` tokens at most, all of them of the vocabulary. Raises
         `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for what cannot be computed.
         """
-        return await self._turns.score(prefix, branches)
+        return await self._scheduler.score(prefix, branches)
 
     def close(self) -> None:
         """End the thread and free everything."""
-        self._turns.close()
+        self._scheduler.close()
         self._context.close()
         self.model.close()

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from functions.engines.llama.scoring.branch import Branch, Scores
-from functions.engines.llama.scoring.scorer import Aborted, Scorer, Work
+from functions.engines.llama.scoring.scorer import Aborted, Scorer, ScoringTask
 from host.errors import ShuttingDown
 
 
@@ -24,7 +24,7 @@ class _Call:
 
     def __init__(self, prefix: Sequence[int], branches: Sequence[Branch]) -> None:
         self.prefix, self.branches = prefix, branches
-        self.work: Work | None = None
+        self.work: ScoringTask | None = None
         self.gone = False
         """Nobody waits any more."""
         self.future: asyncio.Future[Scores] = asyncio.get_running_loop().create_future()
@@ -103,7 +103,7 @@ class Scheduler:
             error: BaseException | None = None
             more = False
             try:
-                more = self._turn(call)
+                more = self._compute_batches(call)
             except (Aborted, _Gone):
                 error = ShuttingDown("the model is being unloaded")
             except Exception as raised:  # noqa: BLE001 - whatever it is, who waits gets it
@@ -126,7 +126,7 @@ class Scheduler:
                 self._changed.wait()
         return None
 
-    def _turn(self, call: _Call) -> bool:
+    def _compute_batches(self, call: _Call) -> bool:
         """Compute a round of a call, or some where others would push its prefix out; False when none is left."""
         if call.work is None:
             call.work = self._scorer.work(call.prefix, call.branches)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.engines.llama.model.context import ABORTED, COMPUTED
-from functions.engines.llama.scoring.batches import TreeBatch, rounds
+from functions.engines.llama.scoring.batches import TreeBatch, plan_batches
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
@@ -24,11 +24,11 @@ from host.errors import ColdframeError, OutOfMemory
 
 PREFIXES = 8
 """Prefixes kept."""
-TIPS = SEQUENCES - PREFIXES
+LEAVES = SEQUENCES - PREFIXES
 """Sequences of one round."""
-_RETRIES = 64
+_MAX_RETRIES = 64
 """Rounds of a call spent on finding out which targets give no numbers and which only shared a batch with such."""
-_VAIN = 12
+_MAX_FRUITLESS = 12
 """Rounds among these, one after another, that gave none: then it is all the same everywhere. Halving a round until a
 single target is left takes fewer."""
 _OUT_OF_MEMORY = -2
@@ -38,10 +38,10 @@ class Aborted(Exception):
     """The computation was told to stop."""
 
 
-class Work:
+class ScoringTask:
     """One call, advanced by a round at a time."""
 
-    def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, tips: int) -> None:
+    def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, leaves: int) -> None:
         if not all(len(branch.suffix) for branch in branches):
             # Probabilities behind the prefix itself: its last token is computed with the round.
             prefix, last = prefix[:-1], list(prefix[-1:])
@@ -50,62 +50,69 @@ class Work:
         self.tree = Tree(branches)
         self.cached: int | None = None
         self.owed = 0
-        """Tokens of the prefix and of leads that were computed for rounds to come, less the tokens behind it since."""
-        self._tips = tips
+        """Tokens of the prefix and of ancestors that were computed for rounds to come, less the tokens behind it since."""
+        self._leaves = leaves
         self._steps = steps
-        self._rounds = rounds(self.tree.targets(), steps=steps, tips=tips)
-        self._ahead = next(self._rounds, None)
-        self._doubtful: list[tuple[list[Node], list[Node]]] = []
+        self._batches = plan_batches(self.tree.targets(), steps=steps, leaves=leaves)
+        self._next = next(self._batches, None)
+        self._suspects: list[tuple[list[Node], list[Node]]] = []
         """Leads, and targets behind them."""
         self._retries = 0
-        self._vain = 0
+        self._fruitless = 0
 
     def unfinished(self) -> bool:
         """Say whether a round is left."""
-        return self._ahead is not None or bool(self._doubtful and self._retries < _RETRIES and self._vain < _VAIN)
+        return self._next is not None or bool(
+            self._suspects and self._retries < _MAX_RETRIES and self._fruitless < _MAX_FRUITLESS
+        )
 
     def next(self) -> TreeBatch | None:
         """Return the round to compute next, None when all is done."""
-        found = self._ahead
+        found = self._next
         if found is not None:
-            self._ahead = next(self._rounds, None)
+            self._next = next(self._batches, None)
         elif self.unfinished():
             self._retries += 1
-            lead, targets = self._doubtful.pop()
+            ancestors, targets = self._suspects.pop()
             # A part of what was one round before fits into one.
-            found = next(rounds(targets, steps=self._steps, tips=self._tips, lead=lead))
+            found = next(plan_batches(targets, steps=self._steps, leaves=self._leaves, ancestors=ancestors))
         return found
 
-    def trunk(self, lead: Sequence[Node]) -> list[int]:
-        """Return the ids of the prefix and a lead."""
-        return [*self.prefix, *(node.token for node in lead)]
+    def prefix_tokens(self, ancestors: Sequence[Node]) -> list[int]:
+        """Return the ids of the prefix and a ancestors."""
+        return [*self.prefix, *(node.token for node in ancestors)]
 
     def ahead(self) -> Sequence[Node]:
-        """Return the lead of the next round."""
-        if self._ahead is not None:
-            return self._ahead.lead
-        return self._doubtful[-1][0] if self.unfinished() else ()
+        """Return the ancestors of the next round."""
+        if self._next is not None:
+            return self._next.ancestors
+        return self._suspects[-1][0] if self.unfinished() else ()
 
     def length(self) -> int:
         """Return how many tokens the next round is behind."""
         return len(self.prefix) + len(self.ahead())
 
-    def learn(self, lead: list[Node], targets: list[Node]) -> None:
+    def learn(self, ancestors: list[Node], targets: list[Node]) -> None:
         """Take note of which targets of a round gave no numbers: each half of them is tried without the other.
 
         The first half is tried first: what stands behind a token that is to blame needs no trial of its own.
         """
-        self._vain = self._vain + 1 if targets and self._retries else 0
+        self._fruitless = self._fruitless + 1 if targets and self._retries else 0
         if len(targets) > 1:
             middle = len(targets) // 2
-            self._doubtful += [(lead, targets[middle:]), (lead, targets[:middle])]
+            self._suspects += [(ancestors, targets[middle:]), (ancestors, targets[:middle])]
         elif targets and self._retries:
-            rest = [(lead, [one for one in part if not one.behind(targets[0])]) for lead, part in self._doubtful]
-            self._doubtful = [(lead, part) for lead, part in rest if part]
+            rest = [
+                (ancestors, [one for one in part if not one.descends_from(targets[0])])
+                for ancestors, part in self._suspects
+            ]
+            self._suspects = [(ancestors, part) for ancestors, part in rest if part]
 
     def scores(self) -> Scores:
         """Return what was found."""
-        return Scores(logs=self.tree.logs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens)
+        return Scores(
+            logprobs=self.tree.logprobs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens
+        )
 
 
 class Scorer:
@@ -117,76 +124,76 @@ class Scorer:
         self._budget = budget
         self._alone = alone
         self._prefixes = ScoringPrefixes(context, count=PREFIXES, cells=context.cells)
-        self._reading: list[tuple[int, Node]] = []
-        self._bad: list[Node] = []
+        self._outputs: list[tuple[int, Node]] = []
+        self._not_finite: list[Node] = []
 
-    def work(self, prefix: Sequence[int], branches: Sequence[Branch]) -> Work:
+    def work(self, prefix: Sequence[int], branches: Sequence[Branch]) -> ScoringTask:
         """Return the work of a call; it takes a while where there are many tokens."""
-        return Work(prefix, branches, steps=self._budget, tips=1 if self._alone else TIPS)
+        return ScoringTask(prefix, branches, steps=self._budget, leaves=1 if self._alone else LEAVES)
 
     def holds(self, prefixes: int) -> bool:
         """Say whether prefixes of so many tokens in all stay in memory beside a round."""
         return prefixes + self._budget <= self._context.cells
 
-    def advance(self, work: Work, guard: Callable[[], None]) -> bool:
+    def advance(self, work: ScoringTask, guard: Callable[[], None]) -> bool:
         """Compute the next round; False when there is none left. `guard` is called before each computation.
 
         Raises `Aborted`, `OutOfMemory`, `ColdframeError`, and whatever `guard` raises.
         """
-        todo = work.next()
-        if todo is None:
+        batch_plan = work.next()
+        if batch_plan is None:
             return False
-        self._reading, self._bad = [], []
-        compute = self._by_itself if self._alone else self._behind_trunk
-        compute(work, todo, guard)
-        if self._bad:
+        self._outputs, self._not_finite = [], []
+        compute = self._in_full if self._alone else self._after_prefix
+        compute(work, batch_plan, guard)
+        if self._not_finite:
             # What is no number is felt by everything in the same cells, even when they are free again.
             self._wipe()
-        work.learn(todo.lead, self._bad)
+        work.learn(batch_plan.ancestors, self._not_finite)
         return True
 
-    def _behind_trunk(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
-        ids = work.trunk(todo.lead)
-        trunk, known = self._prefixes.acquire(ids, len(todo.steps))
-        tips = range(PREFIXES, PREFIXES + todo.tips)
-        for tip in tips:
-            self._context.copy(trunk, tip, known)
+    def _after_prefix(self, work: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
+        ids = work.prefix_tokens(batch_plan.ancestors)
+        sequence, known = self._prefixes.acquire(ids, len(batch_plan.steps))
+        leaves = range(PREFIXES, PREFIXES + batch_plan.leaves)
+        for leaf in leaves:
+            self._context.copy(sequence, leaf, known)
         try:
-            self._run([trunk, *tips], ids[known:], known, todo, guard)
-            self._prefixes.store(trunk, ids)
-            self._keep(work, todo, trunk, tips[-1])
+            self._run([sequence, *leaves], ids[known:], known, batch_plan, guard)
+            self._prefixes.store(sequence, ids)
+            self._keep(work, batch_plan, sequence, leaves[-1])
         except BaseException:
-            self._prefixes.drop(trunk)
+            self._prefixes.drop(sequence)
             raise
         finally:
-            for tip in tips:
-                self._context.forget(tip)
-        work.owed = max(0, work.owed + len(ids) - known - len(todo.steps))
+            for leaf in leaves:
+                self._context.forget(leaf)
+        work.owed = max(0, work.owed + len(ids) - known - len(batch_plan.steps))
         if work.cached is None:
             work.cached = known
 
-    def _keep(self, work: Work, todo: TreeBatch, trunk: int, tip: int) -> None:
-        """Leave behind the prefix what the next round begins with, and nothing else of leads."""
+    def _keep(self, work: ScoringTask, batch_plan: TreeBatch, sequence: int, leaf: int) -> None:
+        """Leave behind the prefix what the next round begins with, and nothing else of ancestors."""
         ahead = work.ahead()
-        if todo.lead or ahead:
-            ahead = ahead[: common_prefix(todo.path, ahead)]
-            length = len(work.prefix) + common_prefix(todo.lead, ahead)
-            self._prefixes.extend(trunk, tip, work.trunk(ahead), length)
+        if batch_plan.ancestors or ahead:
+            ahead = ahead[: common_prefix(batch_plan.path, ahead)]
+            length = len(work.prefix) + common_prefix(batch_plan.ancestors, ahead)
+            self._prefixes.extend(sequence, leaf, work.prefix_tokens(ahead), length)
 
-    def _by_itself(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
+    def _in_full(self, work: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
         sequence = 0
         try:
-            self._run([sequence, sequence], work.trunk(todo.lead), 0, todo, guard)
+            self._run([sequence, sequence], work.prefix_tokens(batch_plan.ancestors), 0, batch_plan, guard)
         finally:
             self._context.forget(sequence)
 
     def _run(
-        self, line: Sequence[int], missing: Sequence[int], known: int, todo: TreeBatch, guard: Callable[[], None]
+        self, line: Sequence[int], missing: Sequence[int], known: int, batch_plan: TreeBatch, guard: Callable[[], None]
     ) -> None:
-        """Compute what is missing of prefix and lead for all sequences of the line, and the steps for those behind."""
+        """Compute what is missing of prefix and ancestors for all sequences of the line, and the steps for those behind."""
         context, batch = self._context, self._context.batch
         context.begin_shared(line)
-        first, low = (0, 1 + todo.tips) if not self._alone else (1, 2)
+        first, low = (0, 1 + batch_plan.leaves) if not self._alone else (1, 2)
         done = 0
         while done < len(missing):
             part = missing[done : done + batch.size - batch.count]
@@ -194,16 +201,16 @@ class Scorer:
             done += len(part)
             if batch.count == batch.size:
                 self._compute(guard)
-        after = known + len(missing) - len(todo.lead)
-        targets = {id(node) for node in todo.targets}
-        for step in todo.steps:
+        after = known + len(missing) - len(batch_plan.ancestors)
+        targets = {id(node) for node in batch_plan.targets}
+        for step in batch_plan.steps:
             wants = id(step.node) in targets
-            if batch.count == batch.size or (wants and len(self._reading) == SEQUENCES):
+            if batch.count == batch.size or (wants and len(self._outputs) == SEQUENCES):
                 self._compute(guard)
             position = after + step.node.depth - 1
             index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=wants)
             if wants:
-                self._reading.append((index, step.node))
+                self._outputs.append((index, step.node))
         if batch.count:
             self._compute(guard)
 
@@ -211,11 +218,11 @@ class Scorer:
         guard()
         outcome = self._context.compute_shared()
         if outcome == COMPUTED:
-            for index, node in self._reading:
-                node.found = logs(self._context.logits(index), list(node.wanted))
+            for index, node in self._outputs:
+                node.found = log_probabilities(self._context.logits(index), list(node.wanted))
                 if node.found is None:
-                    self._bad.append(node)
-            self._reading = []
+                    self._not_finite.append(node)
+            self._outputs = []
             return
         if outcome == ABORTED:
             raise Aborted
@@ -229,7 +236,7 @@ class Scorer:
         self._prefixes.clear()
 
 
-def logs(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
+def log_probabilities(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
     """Return the log-probabilities of some tokens; None where the row holds what is no number. Overwrites the row."""
     top = row.max()
     if not np.isfinite(top):

@@ -38,7 +38,7 @@ class Node:
             node = node.parent
         return nodes[::-1]
 
-    def behind(self, other: Node) -> bool:
+    def descends_from(self, other: Node) -> bool:
         """Say whether the other node is on the way to this one."""
         node: Node | None = self
         while node is not None and node.depth > other.depth:
@@ -69,7 +69,7 @@ class Tree:
             stack.extend(reversed(node.children.values()))
         return found
 
-    def logs(self) -> list[NDArray[np.float64]]:
+    def logprobs(self) -> list[NDArray[np.float64]]:
         """Return the log-probability of each branch's answers, once all targets are found or given up."""
         return [np.array([sum(map(_log, answer)) for answer in answers]) for answers in self._answers]
 

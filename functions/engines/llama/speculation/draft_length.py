@@ -1,10 +1,10 @@
-"""How far to guess ahead in one text, learned from how the guesses before turned out. It knows counts only."""
+"""How far to draft ahead in one text, learned from how the drafts before turned out. It knows counts only."""
 
 from __future__ import annotations
 
 
 class DraftLength:
-    """How many tokens to guess for one sequence: as many as were right lately, and one more each time all were."""
+    """How many tokens to draft for one sequence: as many as were right lately, and one more each time all were."""
 
     __slots__ = ("_most", "accepted", "count", "rejected")
 
@@ -14,8 +14,8 @@ class DraftLength:
         self.accepted = 0
         self.rejected = 0
 
-    def learn(self, guessed: int, right: int) -> None:
-        """Take note of how many of the guessed tokens were right."""
+    def learn(self, drafted: int, right: int) -> None:
+        """Take note of how many of the drafted tokens were right."""
         self.accepted += right
-        self.rejected += guessed - right
-        self.count = min(self._most, self.count * 2) if right == guessed else max(1, right)
+        self.rejected += drafted - right
+        self.count = min(self._most, self.count * 2) if right == drafted else max(1, right)

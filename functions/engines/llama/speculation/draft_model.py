@@ -1,4 +1,4 @@
-"""Speculation by a small model: it guesses, token by token, what the large one will say.
+"""Speculation by a small model: it drafts, token by token, what the large one will say.
 
 Its context has the same slots; each holds the text of the large model's slot, as far as it was needed. It runs on the
 decode thread and knows sequences' tokens, nothing of requests.
@@ -47,7 +47,7 @@ class DraftModel:
         options: LlamaOptions,
         target: Target,
         *,
-        words: Vocabulary,
+        vocabulary: Vocabulary,
         length: int,
         slots: int,
         threads: int,
@@ -58,28 +58,30 @@ class DraftModel:
         try:
             if model.recurrent or model.window:
                 raise LoadFailed(f"options.draft: {path.name} has a memory that cannot be cut, and cannot draft")
-            _compare(words, model.vocabulary, path.name)
+            _compare(vocabulary, model.vocabulary, path.name)
             return cls(model, Context.open(model, plain, target, context=length, slots=slots, threads=threads), slots)
         except BaseException:
             model.close()
             raise
 
-    def guess(self, sequences: Many[Sequence]) -> list[list[int]]:
+    def draft(self, sequences: Many[Sequence]) -> list[list[int]]:
         """See `Speculator`; a sequence whose text is long and new gets none until it was read, a batch at a time."""
-        guesses: list[list[int]] = [[] for _ in sequences]
+        drafts: list[list[int]] = [[] for _ in sequences]
         texts = [list(sequence.tokens) for sequence in sequences]
-        going = [index for index, sequence in enumerate(sequences) if sequence.guesses and sequence.slot is not None]
+        going = [
+            index for index, sequence in enumerate(sequences) if sequence.draft_limit and sequence.slot is not None
+        ]
         while going:
             rows = self._compute([(_slot(sequences[index]), texts[index]) for index in going])
             going, before = [], going
             for index, row in zip(before, rows, strict=True):
                 if row is None:
                     continue
-                guesses[index].append(row)
+                drafts[index].append(row)
                 texts[index].append(row)
-                if len(guesses[index]) < sequences[index].guesses and not self._model.vocabulary.ends(row):
+                if len(drafts[index]) < sequences[index].draft_limit and not self._model.vocabulary.ends(row):
                     going.append(index)
-        return guesses
+        return drafts
 
     def close(self) -> None:
         """Free it."""
@@ -90,7 +92,7 @@ class DraftModel:
         """Compute each slot's text as far as it is new, `READ` tokens at most; returns the likeliest next tokens.
 
         Who lacks least comes first: a long text that is new here (a prefix that was restored, say) is read beside the
-        answers of others, a little in each step, and is answered without guesses meanwhile.
+        answers of others, a little in each step, and is answered without drafts meanwhile.
         """
         context, room = self._context, min(self._context.size, max(READ, len(wanted)))
         context.begin()
@@ -146,22 +148,24 @@ class DraftEstimate:
     """Weighs the draft model that options name, all zero where they name none. Close it."""
 
     def __init__(self, options: LlamaOptions, base: Path) -> None:
-        self._scales: MemoryEstimate | None = None
+        self._estimate: MemoryEstimate | None = None
         if options.draft is not None:
-            self._scales = MemoryEstimate(str(find(options.draft, base)), simple(options))
+            self._estimate = MemoryEstimate(str(find(options.draft, base)), simple(options))
 
     def weights(self, target: Target) -> Counter[str]:
         """Return the bytes of its weights, by pool."""
-        return Counter(self._scales.weights(target)) if self._scales is not None else Counter()
+        return Counter(self._estimate.weights(target)) if self._estimate is not None else Counter()
 
     def context(self, target: Target, context: int, slots: int) -> Counter[str]:
         """Return the bytes of its cache and buffers, by pool."""
-        return Counter(self._scales.context(target, context, slots).total) if self._scales is not None else Counter()
+        return (
+            Counter(self._estimate.context(target, context, slots).total) if self._estimate is not None else Counter()
+        )
 
     def close(self) -> None:
         """Free what was opened."""
-        if self._scales is not None:
-            self._scales.close()
+        if self._estimate is not None:
+            self._estimate.close()
 
 
 def simple(options: LlamaOptions) -> LlamaOptions:

@@ -17,7 +17,7 @@ class NgramIndex:
         """n-gram -> where its last occurrence, but for the one at the very end, is over."""
         self._seen = 0
 
-    def guess(self, tokens: list[int], count: int) -> list[int]:
+    def draft(self, tokens: list[int], count: int) -> list[int]:
         """Return up to `count` tokens that may come after these; empty when nothing like the end stood before."""
         self._read(tokens)
         for size in (_LONG, _SHORT):

@@ -11,7 +11,7 @@ import pytest
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -28,7 +28,7 @@ def open_(model: Model) -> Iterator[Callable[[], Decoder]]:
 
     def open_one() -> Decoder:
         context = Context.open(model, OPTIONS, Target(), context=512, slots=4, threads=2)
-        opened.append((context, assemble(model, context, OPTIONS, length=512, slots=4)))
+        opened.append((context, build_decoder(model, context, OPTIONS, length=512, slots=4)))
         return opened[-1][1]
 
     yield open_one

@@ -33,7 +33,7 @@ from host.errors import ColdframeError
 def attempt(path):
     options, target = LlamaOptions(batch=32, ubatch=32), Target()
     estimate = MemoryEstimate(path, options)
-    estimate.model(), estimate.blocks(), estimate.context(target, 64, 1)
+    estimate.model(), estimate.layers(), estimate.context(target, 64, 1)
     model = Model.open(path, options, target)
     for name in ("general.architecture", "general.name"):
         model.metadata(name)

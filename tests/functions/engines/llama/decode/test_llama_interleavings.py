@@ -19,7 +19,7 @@ from ggufs.memories import recurrent, windowed
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -49,7 +49,7 @@ def make(model: Model) -> Iterator[Make]:
     def make_(cells: int = LENGTH * SLOTS, slots: int = SLOTS, host_cache: int = 0, **more: Any) -> Decoder:
         options = LlamaOptions(**(PLAIN | {"batch": 32, "ubatch": 32} | more))
         context = Context.open(model, options, Target(), context=cells // slots, slots=slots, threads=1)
-        decoder = assemble(model, context, options, length=LENGTH, slots=slots, host_cache=host_cache)
+        decoder = build_decoder(model, context, options, length=LENGTH, slots=slots, host_cache=host_cache)
         made.append((context, decoder))
         return decoder
 

@@ -12,7 +12,7 @@ from ggufs import llamas
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -45,7 +45,7 @@ def open_(poisoned: Model) -> Iterator[Open]:
     def open_one(flash: str = "auto", slots: int = 3) -> Decoder:
         options = LlamaOptions(batch=32, ubatch=32, flash_attention=flash)  # type: ignore[arg-type]
         context = Context.open(poisoned, options, Target(), context=256, slots=slots, threads=1)
-        made.append((context, assemble(poisoned, context, options, length=256, slots=slots)))
+        made.append((context, build_decoder(poisoned, context, options, length=256, slots=slots)))
         return made[-1][1]
 
     yield open_one

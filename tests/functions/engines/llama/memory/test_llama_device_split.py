@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.memory.device_split import layouts
-from functions.engines.llama.memory.devices import Device, Target, candidates, retold, told
-from functions.engines.llama.memory.estimate import Blocks, laid_out, sorted_out
-from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit, inside, largest
-from functions.engines.llama.memory.plan import rooms
+from functions.engines.llama.memory.devices import Device, Target, candidates, from_detail, to_detail
+from functions.engines.llama.memory.estimate import LayerWeights, layer_weights, weights_by_pool
+from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit, fits_into, largest
+from functions.engines.llama.memory.plan import available
 from functions.engines.llama.model import model as modelling
 from functions.engines.llama.options import LlamaOptions
 from host.errors import LoadFailed, OutOfMemory
@@ -25,7 +25,7 @@ GIB = 1 << 30
 LAYERS = 32
 LAYER, HEAD, INPUT = 200 << 20, 400 << 20, 300 << 20
 PER_TOKEN = 128 << 10
-BLOCKS = Blocks(layers=(LAYER,) * LAYERS, experts=(LAYER // 2,) * LAYERS, output=HEAD, rest=INPUT)
+BLOCKS = LayerWeights(layers=(LAYER,) * LAYERS, experts=(LAYER // 2,) * LAYERS, output=HEAD, rest=INPUT)
 
 
 def gpu(number: int, free: int = 24, total: int = 24, kind: str = "CUDA", integrated: bool = False) -> Device:
@@ -35,10 +35,10 @@ def gpu(number: int, free: int = 24, total: int = 24, kind: str = "CUDA", integr
 
 
 def weights(target: Target, experts: int = 0) -> dict[str, int]:
-    return laid_out(BLOCKS, target, experts) if target.devices else {"ram": LAYERS * LAYER + HEAD + INPUT}
+    return weights_by_pool(BLOCKS, target, experts) if target.devices else {"ram": LAYERS * LAYER + HEAD + INPUT}
 
 
-def weigh(target: Target, context: int, slots: int) -> dict[str, int]:
+def needed(target: Target, context: int, slots: int) -> dict[str, int]:
     """Every layer takes its part of the cache along, and every device used has its buffers."""
     taken = Counter(weights(target))
     for pool in target.pools(LAYERS)[:LAYERS]:
@@ -56,7 +56,7 @@ def choose(
     room = {"ram": ram * GIB} | {one.pool: one.free for one in there}
     layers = None if said.gpu_layers == "auto" else said.gpu_layers
     wish = FitRequest(trained=8192, model_layers=LAYERS, layers=layers, **asked)
-    return MemoryFit(wish, weigh, weights, room).choose(layouts(said, there, room, found))
+    return MemoryFit(wish, needed, weights, room).choose(layouts(said, there, room, found))
 
 
 def test_one_device_takes_it_all_if_it_can() -> None:
@@ -77,10 +77,10 @@ def test_as_many_layers_as_fit(free: int) -> None:
     choice = choose(gpu(0, free), context=4096, slots=2)
     layers = choice.target.offloaded(LAYERS)
     limits = {"cuda:0": free * GIB}
-    assert inside(weigh(choice.target, 4096, 2), limits)
+    assert fits_into(needed(choice.target, 4096, 2), limits)
     if layers <= LAYERS:
         more = msgspec.structs.replace(choice.target, devices=(gpu(0, free),), layers=layers + 1)
-        assert not inside(weigh(more, 4096, 2), limits), "one layer more would not fit"
+        assert not fits_into(needed(more, 4096, 2), limits), "one layer more would not fit"
     assert (choice.context, choice.slots) == (4096, 2), "what the manifest says is not given up for layers"
 
 
@@ -98,7 +98,7 @@ def test_layers_that_are_asked_for_are_not_changed() -> None:
 
 def test_open_contexts_leave_half_of_what_is_left() -> None:
     choice = choose(gpu(0, 12))
-    taken, whole = weigh(choice.target, choice.context, choice.slots)["cuda:0"], weights(choice.target)["cuda:0"]
+    taken, whole = needed(choice.target, choice.context, choice.slots)["cuda:0"], weights(choice.target)["cuda:0"]
     assert taken <= whole + (12 * GIB - whole) // 2
     assert (choice.context, choice.slots) == (4864, 4)
 
@@ -214,7 +214,7 @@ def test_what_a_device_may_give(free: int, held: int, memory: dict[str, int], ro
         memory={"ram": 7} | memory,
         held={"cuda:0": held * GIB},
     )
-    assert rooms(load, (gpu(0, free),)) == {"ram": 7, "cuda:0": int(room * GIB)}
+    assert available(load, (gpu(0, free),)) == {"ram": 7, "cuda:0": int(room * GIB)}
 
 
 def test_experts_stay_with_the_cpu() -> None:
@@ -231,9 +231,11 @@ def test_rows_are_spread_by_share() -> None:
 
 def test_tensors_are_sorted_out() -> None:
     names = {"token_embd.weight": 7, "blk.0.attn_q.weight": 1, "blk.1.ffn_up_exps.weight": 5, "blk.1.ffn_up.weight": 2}
-    blocks = sorted_out(names | {"output_norm.weight": 1}, 2)
-    assert blocks == Blocks(layers=(1, 7), experts=(0, 5), output=8, rest=7), "an output that is the embedding again"
-    assert sorted_out(names | {"output.weight": 3}, 2).output == 3
+    blocks = layer_weights(names | {"output_norm.weight": 1}, 2)
+    assert blocks == LayerWeights(layers=(1, 7), experts=(0, 5), output=8, rest=7), (
+        "an output that is the embedding again"
+    )
+    assert layer_weights(names | {"output.weight": 3}, 2).output == 3
 
 
 def test_patterns_of_experts() -> None:
@@ -259,14 +261,14 @@ def test_patterns_of_experts() -> None:
 )
 def test_a_plan_tells_its_layout(target: Target) -> None:
     seen = (gpu(0), gpu(1), gpu(2))
-    again = retold(msgspec.json.decode(msgspec.json.encode(told(target, LAYERS))), seen)
+    again = from_detail(msgspec.json.decode(msgspec.json.encode(to_detail(target, LAYERS))), seen)
     assert (again.devices, again.split, again.shares) == (target.devices, target.split, target.shares)
     assert again.pools(LAYERS) == target.pools(LAYERS)
 
 
 def test_a_device_that_went_away() -> None:
     with pytest.raises(LoadFailed, match="cuda:2 was there"):
-        retold(told(Target(devices=(gpu(2),)), LAYERS), (gpu(0),))
+        from_detail(to_detail(Target(devices=(gpu(2),)), LAYERS), (gpu(0),))
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(-5, 120))

@@ -14,7 +14,7 @@ from ggufs import llamas
 
 from functions.engines.llama.memory import plan as planning
 from functions.engines.llama.memory.devices import Target
-from functions.engines.llama.memory.estimate import MOST, MemoryEstimate
+from functions.engines.llama.memory.estimate import MAX_MEASURED_TOKENS, MemoryEstimate
 from functions.engines.llama.memory.plan import make
 from functions.engines.llama.model import log
 from functions.engines.llama.model.context import Context
@@ -102,9 +102,9 @@ def mamba() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_every_kind_of_memory(tmp_path: Path, kind: Any, options: dict[str, Any], context: int, slots: int) -> None:
     path = llamas.write(tmp_path / "m.gguf", *kind())
     settings = msgspec.convert(options, LlamaOptions)
-    scales = MemoryEstimate(str(path), settings)
-    size = scales.context(Target(), context, slots)
-    scales.close()
+    estimate = MemoryEstimate(str(path), settings)
+    size = estimate.context(Target(), context, slots)
+    estimate.close()
     model = Model.open(str(path), settings, Target())
     with log.listen() as heard:
         Context.open(model, settings, Target(), context=context, slots=slots).close()
@@ -137,10 +137,13 @@ def test_a_cache_too_large_to_be_weighed_is_reckoned(smollm2: Path) -> None:
 
 
 def test_what_is_reckoned_is_what_would_be_weighed(smollm2: Path) -> None:
-    scales = MemoryEstimate(str(smollm2), LlamaOptions())
-    small, large = scales.context(Target(), MOST // 8, 2), scales.context(Target(), MOST // 4, 8)
+    estimate = MemoryEstimate(str(smollm2), LlamaOptions())
+    small, large = (
+        estimate.context(Target(), MAX_MEASURED_TOKENS // 8, 2),
+        estimate.context(Target(), MAX_MEASURED_TOKENS // 4, 8),
+    )
     assert large.cache["ram"] == pytest.approx(small.cache["ram"] * 8, rel=0.001)
-    scales.close()
+    estimate.close()
 
 
 def test_more_tokens_than_can_be_counted(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def run(target):
     context.close(), model.close()
     return taken, text
 
-target = devices.retold(made.detail, seen)
+target = devices.from_detail(made.detail, seen)
 taken, text = run(target)
 _, plain = run(Target())
 print(json.dumps({"bytes": made.bytes, "detail": made.detail, "notes": made.notes, "taken": taken,

@@ -15,7 +15,7 @@ from ggufs import llamas
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.memory.plan import make
 from functions.engines.llama.model.adapters import Adapters, check, choose, sizes
@@ -57,7 +57,7 @@ def open_(model: Model, folder: Path) -> Iterator[Callable[..., Decoder]]:
         said = LlamaOptions(batch=32, ubatch=32, **options)
         context = Context.open(model, said, Target(), context=256, slots=slots, threads=1)
         context.adapters = Adapters.open(model.handle, ADAPTERS, folder)
-        made.append((context, assemble(model, context, said, length=256, slots=slots)))
+        made.append((context, build_decoder(model, context, said, length=256, slots=slots)))
         return made[-1][1]
 
     yield open_one

@@ -99,7 +99,7 @@ def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float],
 
 async def scores(model: PooledModel, query: str, documents: list[str]) -> tuple[list[float], int]:
     """The rank of each document behind the query, and the tokens of all pairs."""
-    words = model.words
+    words = model.tokenizer
     items = [words.pair.item(words.bare(query), words.bare(document)) for document in documents]
     return [float(row[0]) for row in await model.rows(items)], sum(len(item.ids) for item in items)
 
@@ -200,7 +200,7 @@ def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
 
         monkeypatch.setattr(kind, "close", close)
 
-    def tell_apart(*_: Any) -> bool:
+    def enable_token_types(*_: Any) -> bool:
         if isinstance(fault, Exception):
             raise fault
         return fault
@@ -208,7 +208,7 @@ def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
     given = load(ranking(folder, "faulty.gguf"))
     plan = planning.make(given, "scores")
     closed.clear()
-    monkeypatch.setattr(PooledContext, "tell_apart", tell_apart)
+    monkeypatch.setattr(PooledContext, "enable_token_types", enable_token_types)
     with pytest.raises(type(fault) if isinstance(fault, Exception) else LoadFailed):
         PooledModel.load(given, plan, lambda stage, done=0, total=0: None, "scores")
     assert closed == ["PooledContext", "Model"]
@@ -227,7 +227,7 @@ def test_only_rerankers_score(folder: Path) -> None:
 
 
 async def rows(model: PooledModel, given: list[str]) -> np.ndarray:
-    items = [Item(ids=ids) for ids in await model.words.encode(given)]
+    items = [Item(ids=ids) for ids in await model.tokenizer.encode(given)]
     return np.stack(await model.rows(items))
 
 

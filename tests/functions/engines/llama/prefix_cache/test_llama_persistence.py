@@ -307,7 +307,7 @@ async def test_eviction_stays_quick(open_: Opener, smollm2: Path) -> None:
     for attempt in range(3):  # the best of several: another program may have the processor in the moment
         instance = open_(smollm2, context=1024)
         for number in range(3):
-            await generate(instance, f"Chapter {number} of book {attempt}. {STORY * 2}", limit=1)
+            await generate(instance, f"Chapter {number} of entry {attempt}. {STORY * 2}", limit=1)
         start = time.perf_counter()
         instance.close()
         quickest = min(quickest, time.perf_counter() - start)
@@ -396,9 +396,9 @@ def test_a_killed_writer_leaves_no_broken_file(cache: Path, tmp_path: Path) -> N
     process.send_signal(signal.SIGKILL)
     process.wait()
     (part,) = cache.rglob("*.part")
-    assert PrefixStore(weights, "key").books() == [] and part.exists()
+    assert PrefixStore(weights, "key").entries() == [] and part.exists()
     os.utime(part, (time.time() - 3600,) * 2)
-    assert PrefixStore(weights, "key").books() == [] and not part.exists()
+    assert PrefixStore(weights, "key").entries() == [] and not part.exists()
 
 
 def test_a_writer_that_falls_short_keeps_nothing(cache: Path, tmp_path: Path) -> None:
@@ -408,9 +408,9 @@ def test_a_writer_that_falls_short_keeps_nothing(cache: Path, tmp_path: Path) ->
     assert not there.put([1, 2], None, lambda path: path.write_bytes(b"abc") + 1)
     assert not there.put([1, 2], None, lambda path: 0)
     assert there.put([1, 2], None, lambda path: path.write_bytes(b"abc"))
-    (book,) = there.books()
-    assert book.label.tokens == [1, 2] and prefix_store.whole(book)
-    assert [file.suffix for file in book.path.parent.iterdir()] == [".kept"]
+    (entry,) = there.entries()
+    assert entry.label.tokens == [1, 2] and prefix_store.is_intact(entry)
+    assert [file.suffix for file in entry.path.parent.iterdir()] == [".kept"]
 
 
 @pytest.mark.parametrize("size", ["12", "1 MB", "-5MB", "MB", "many", "1.5GiB", "512MiB", 0, 1, True])

@@ -17,10 +17,10 @@ from ggufs import llamas
 
 from functions.engines.llama.memory.plan import PROCESS
 from functions.engines.llama.scoring import plan as planning
-from functions.engines.llama.scoring.batches import rounds
+from functions.engines.llama.scoring.batches import plan_batches
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
-from functions.engines.llama.scoring.scorer import logs
+from functions.engines.llama.scoring.scorer import log_probabilities
 from functions.engines.llama.scoring.tree import Tree
 
 MIB = 1 << 20
@@ -54,30 +54,35 @@ def drawn(dice: random.Random) -> list[Branch]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize(("steps", "tips"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
-def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: int, tips: int) -> None:
+@pytest.mark.parametrize(("steps", "leaves"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
+def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: int, leaves: int) -> None:
     tree = Tree(drawn(random.Random(seed)))
     targets = tree.targets()
     seen = []
-    for todo in rounds(targets, steps=steps, tips=tips):
-        assert todo.tips <= tips
-        assert len(todo.steps) <= steps or len(todo.targets) == 1
+    for batch_plan in plan_batches(targets, steps=steps, leaves=leaves):
+        assert batch_plan.leaves <= leaves
+        assert len(batch_plan.steps) <= steps or len(batch_plan.targets) == 1
         # Each sequence is the tokens of the steps that belong to it, in the order of computation.
-        paths = [[step.node for step in todo.steps if step.low <= tip < step.high] for tip in range(todo.tips)]
+        paths = [
+            [step.node for step in batch_plan.steps if step.low <= leaf < step.high]
+            for leaf in range(batch_plan.leaves)
+        ]
         for path in paths:
-            assert [node.depth for node in path] == list(range(len(todo.lead) + 1, len(todo.lead) + len(path) + 1))
-            assert all(node.parent is before for before, node in itertools.pairwise([*todo.lead, *path]))
-        for target in todo.targets:
+            assert [node.depth for node in path] == list(
+                range(len(batch_plan.ancestors) + 1, len(batch_plan.ancestors) + len(path) + 1)
+            )
+            assert all(node.parent is before for before, node in itertools.pairwise([*batch_plan.ancestors, *path]))
+        for target in batch_plan.targets:
             assert any(target in path for path in paths)
-        assert len({id(step.node) for step in todo.steps}) == len(todo.steps)
-        seen += todo.targets
+        assert len({id(step.node) for step in batch_plan.steps}) == len(batch_plan.steps)
+        seen += batch_plan.targets
     assert [id(node) for node in seen] == [id(node) for node in targets]
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("trunk", [1, 30, 90, 101, 250, 1000])
-@pytest.mark.parametrize("tips", [3, 56])
-def test_rounds_compute_little_twice(seed: int, trunk: int, tips: int) -> None:
+@pytest.mark.parametrize("sequence", [1, 30, 90, 101, 250, 1000])
+@pytest.mark.parametrize("leaves", [3, 56])
+def test_rounds_compute_little_twice(seed: int, sequence: int, leaves: int) -> None:
     dice = random.Random(seed)
     branches = [
         Branch(
@@ -86,13 +91,13 @@ def test_rounds_compute_little_twice(seed: int, trunk: int, tips: int) -> None:
         )
         for at in range(5)
     ]
-    found, kept = list(rounds(Tree(branches).targets(), steps=100, tips=tips)), set[int]()
-    for todo in found:
-        assert kept.issuperset(map(id, todo.lead))
-        kept.update(id(step.node) for step in todo.steps)
-    total = sum(len(todo.steps) for todo in found)
+    found, kept = list(plan_batches(Tree(branches).targets(), steps=100, leaves=leaves)), set[int]()
+    for batch_plan in found:
+        assert kept.issuperset(map(id, batch_plan.ancestors))
+        kept.update(id(step.node) for step in batch_plan.steps)
+    total = sum(len(batch_plan.steps) for batch_plan in found)
     assert total <= len(kept) + 25 * len(found)
-    assert len(found) <= 2 + len(kept) / (50 if tips == 56 else 3)
+    assert len(found) <= 2 + len(kept) / (50 if leaves == 56 else 3)
 
 
 def test_what_branches_share_is_one_node() -> None:
@@ -102,26 +107,26 @@ def test_what_branches_share_is_one_node() -> None:
     assert found == [([1, 2], [3]), ([1, 2, 3], [7, 6]), ([1, 2, 3, 7], [8, 9]), ([1, 2, 4], [5])]
     for at, node in enumerate(tree.targets()):
         node.found = np.full(len(node.wanted), -1.0 - at)
-    assert [one.tolist() for one in tree.logs()] == [[-5.0, -5.0], [-4.0], [-3.0]]
+    assert [one.tolist() for one in tree.logprobs()] == [[-5.0, -5.0], [-4.0], [-3.0]]
     tree.targets()[2].found = None
-    assert np.isnan(tree.logs()[0]).all() and not np.isnan(tree.logs()[1]).any()
+    assert np.isnan(tree.logprobs()[0]).all() and not np.isnan(tree.logprobs()[1]).any()
 
 
 def test_who_stands_behind_whom() -> None:
     one, two, three, four = Tree([Branch([1, 2], [[3, 7, 8]]), Branch([4], [[5]])]).targets()
-    assert two.behind(one) and three.behind(one) and one.behind(one)
-    assert not one.behind(two) and not four.behind(one)
+    assert two.descends_from(one) and three.descends_from(one) and one.descends_from(one)
+    assert not one.descends_from(two) and not four.descends_from(one)
 
 
 def test_log_softmax_of_a_row() -> None:
     row = np.array([1.0, 3.0, -np.inf, 500.0], np.float32)
     wanted = row.astype(np.float64) - np.logaddexp.reduce(row.astype(np.float64))
-    found = logs(row.copy(), [0, 1, 2, 3])
+    found = log_probabilities(row.copy(), [0, 1, 2, 3])
     assert found is not None
     assert found == pytest.approx(wanted, abs=1e-6)
     for wrong in (np.nan, np.inf):
         row[1] = wrong
-        assert logs(row.copy(), [0]) is None
+        assert log_probabilities(row.copy(), [0]) is None
 
 
 class Cells:

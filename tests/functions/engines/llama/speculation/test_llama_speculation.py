@@ -178,27 +178,27 @@ def test_options_that_exclude_each_other(options: dict[str, Any], words: str) ->
     ids=["three", "two", "the last time", "repeating", "new", "short", "empty"],
 )
 def test_lookup(tokens: list[int], count: int, expected: list[int]) -> None:
-    assert NgramIndex().guess(tokens, count) == expected
+    assert NgramIndex().draft(tokens, count) == expected
 
 
 def test_lookup_grows_with_its_text() -> None:
     lookup, text = NgramIndex(), [1, 2, 3, 4]
-    assert lookup.guess(text, 3) == []
+    assert lookup.draft(text, 3) == []
     text += [2, 3]
-    assert lookup.guess(text, 3) == [4, 2, 3]
+    assert lookup.draft(text, 3) == [4, 2, 3]
     text += [7, 2, 3]
-    assert lookup.guess(text, 1) == [7]
+    assert lookup.draft(text, 1) == [7]
 
 
 def test_caution_follows_what_was_right() -> None:
-    caution = DraftLength(8)
-    caution.learn(8, 2)
-    assert caution.count == 2
-    caution.learn(2, 0)
-    assert caution.count == 1
+    draft_length = DraftLength(8)
+    draft_length.learn(8, 2)
+    assert draft_length.count == 2
+    draft_length.learn(2, 0)
+    assert draft_length.count == 1
     for right in (1, 2, 4):
-        caution.learn(right, right)
-    assert (caution.count, caution.accepted, caution.rejected) == (8, 9, 8)
+        draft_length.learn(right, right)
+    assert (draft_length.count, draft_length.accepted, draft_length.rejected) == (8, 9, 8)
 
 
 @pytest.mark.anyio
