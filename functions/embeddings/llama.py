@@ -40,7 +40,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Weigh the file; raises `LoadFailed` for one that embeds nothing."""
+        """Plan the load; raises `LoadFailed` for a model without embeddings."""
         plan = planning.make(load, "vectors")
         note = "scaled to length 1" if function_options(load).normalize else "not scaled"
         return msgspec.structs.replace(plan, notes=(*plan.notes, note))

@@ -1,6 +1,6 @@
-"""Chat templates: a model's Jinja text, run in a sandbox with what such templates expect to find around them.
+"""Chat templates: renders a model's Jinja template in an immutable sandbox, with the functions that templates expect.
 
-It knows Jinja and the conventions of chat templates, and nothing of requests, tokens or models.
+Raises `InvalidRequest` with the template's own message when it rejects the messages or fails on them.
 """
 
 from __future__ import annotations

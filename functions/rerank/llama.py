@@ -38,7 +38,7 @@ class LlamaRerank(RerankInstance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Estimate the bytes of the file; raises `LoadFailed` for one that ranks nothing."""
+        """Plan the load; raises `LoadFailed` for one that ranks nothing."""
         method, why = choose(load)
         if method == "yes_no":
             plan = ScoringModel.plan(load)

@@ -1,7 +1,4 @@
-"""A decoder as the options want it: slots that fit the model's memory, a pace, and somebody who guesses ahead.
-
-It knows which option means which part, and nothing of how the parts work.
-"""
+"""Builds a decoder from the manifest's options: slots, host cache, prefill budget and speculator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An instance on llama.cpp: planned, loaded, and ready to generate; functions derive from it and add what they answer.
-
-It knows the life of a model in a worker, and nothing of chats or wire formats.
-"""
+"""An instance on llama.cpp, planned and loaded; functions derive from it and add what they answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""BatchBuilder a batch: whose turn it is, a token for each who generates, drafts after it, and shares of prompts.
-
-It knows sequences and the batch, and nothing of who is asking or what becomes of the results.
-"""
+"""Builds a batch: decode tokens, draft tokens to verify, and prefill chunks."""
 
 from __future__ import annotations
 
@@ -15,24 +12,24 @@ from functions.engines.llama.speculation.speculator import Speculator
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sequence's share of a batch."""
+    """The tokens of one sequence in a batch."""
 
     sequence: Sequence
     count: int
-    """Tokens of its text."""
+    """Number of prompt or generated tokens."""
     draft: list[int]
-    """Tokens after them that may turn out to be wrong."""
+    """Draft tokens after them, to be verified."""
     index: int
-    """Where in the batch the last of all of them is."""
+    """Index in the batch of the last token."""
 
 
 class BatchBuilder:
-    """Fills the batches of one context."""
+    """Builds the batches of one context."""
 
     def __init__(
         self, context: Context, budget: PrefillBudget, *, one_at_a_time: bool, speculator: Speculator | None
     ) -> None:
-        """`one_at_a_time` puts one sequence into each batch, the next one into the next."""
+        """`one_at_a_time` puts a single sequence into each batch, in turn."""
         self._context = context
         self._prefill_budget = budget
         self._one_at_a_time = one_at_a_time
@@ -40,7 +37,7 @@ class BatchBuilder:
         self._turn = 0
 
     def fill(self, active: list[Sequence]) -> list[Part]:
-        """Fill the batch for some of these, the oldest first; returns nothing where there are none."""
+        """Fill the batch from the active sequences, the oldest first; returns an empty list if there are none."""
         among = self._select(active)
         self._context.begin()
         if among:
@@ -61,7 +58,7 @@ class BatchBuilder:
         return parts + [self._add(one, count, []) for one, count in zip(prompts, shares, strict=True) if count]
 
     def _select(self, active: list[Sequence]) -> list[Sequence]:
-        """Return those whose turn it is: all, where nothing keeps them apart. A batch has one adapter."""
+        """Return the sequences of the next batch: all of one adapter, or a single one; adapters take turns."""
         self._turn += 1
         if self._one_at_a_time and active:
             return [active[self._turn % len(active)]]

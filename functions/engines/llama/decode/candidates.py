@@ -1,7 +1,7 @@
-"""The tokens a sampler chain is to choose from, as the array llama.cpp takes.
+"""The candidate tokens of a sampler chain, as llama.cpp's `llama_token_data_array`.
 
-A chain that begins with the `top_k` likeliest needs no more than a few more than those: filling in and sorting a whole
-vocabulary for each token costs more than all else of sampling. It knows logits, and nothing of how one is chosen.
+For chains that begin with top-k, only tokens near the maximum are passed: filling in and sorting a whole vocabulary for
+each token costs more than the rest of sampling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The decode thread: continuous batching over one context, which nobody else touches.
+"""The decode thread: continuous batching over one context.
 
-Every step computes one token for each sequence that generates (and checks tokens drafted to follow), and prompts as far
-as that keeps answers steady. Requests come in through a queue; the news of a step go out while the next one is
-computed. It knows nothing of chats or templates.
+Each step computes one token per generating sequence, verifies draft tokens, and prefills prompts within a budget that
+keeps the gaps between tokens short. Requests arrive through a queue; the events of a step are sent while the next
+one is computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Decoder:
-    """Generates text for many requests side by side."""
+    """Generates text for concurrent requests."""
 
     def __init__(
         self,
@@ -48,8 +48,9 @@ class Decoder:
     ) -> None:
         """Start the thread.
 
-        `length` is a slot's tokens; `chunk` a long prompt's share of a step, by default what keeps answers steady;
-        `one_at_a_time` computes one sequence at a time. The speculator, closed with the decoder, drafts `drafts` at most.
+        `length` is a slot's context in tokens; `chunk` the prefill tokens per step of a long prompt, by default as many
+        as keep answers steady; `one_at_a_time` computes a single sequence per step. `speculator` drafts at most
+        `draft_tokens` per sequence and is closed with the decoder.
         """
         self._context = context
         self._vocabulary = vocabulary
@@ -67,16 +68,16 @@ class Decoder:
         self._waiting: list[Sequence] = []
         self._active: list[Sequence] = []
         self._suspects: deque[Sequence] = deque()
-        """Sequences of a batch that failed, to be computed one by one so that only the guilty one gets the error."""
+        """Sequences of a failed batch, computed one by one so that only the offending request fails."""
         self._computing: tuple[Generation, ...] = ()
         self._cache_full = False
-        """The cache was full: nobody else gets a slot before somebody is through."""
+        """The KV cache is full: no request is admitted until a sequence ends."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="llama-decode", daemon=True)
         self._thread.start()
 
     def generate(self, requests: Many[GenerationRequest]) -> Generation:
-        """Return the events of these wants; call it on an event loop. Close what it returns."""
+        """Start generating for these requests. Call it on an event loop, and close the returned generation."""
         if self._closed:
             raise ShuttingDown("this model is being unloaded")
         generation = Generation(requests, self._cancel)
@@ -94,15 +95,15 @@ class Decoder:
 
     @property
     def slots(self) -> Slots:
-        """The slots; only for who knows that nothing is computed, before the first request or after `close`."""
+        """The slots. Only valid while nothing is computed: before the first request or after `close`."""
         return self._slots
 
     def counts(self) -> tuple[int, int]:
-        """Return how many sequences compute and how many wait; a glance from another thread."""
+        """Return the numbers of active and of waiting sequences; approximate from other threads."""
         return len(self._active), len(self._waiting)
 
     def _cancel(self, generation: Generation) -> None:
-        """Mark a generation as not wanted any more; runs on the event loop."""
+        """Cancel a generation, and the current batch if nobody else needs it; runs on the event loop."""
         generation.cancelled = True
         computing = self._computing
         if computing and all(other.cancelled for other in computing):
@@ -127,7 +128,7 @@ class Decoder:
         self._event_queue.send()
 
     def _receive(self) -> bool:
-        """Take in what was asked or given up meanwhile; waits when there is nothing to do. False means the end."""
+        """Process new and cancelled generations, waiting if idle; returns False to stop the thread."""
         busy = self._active or self._waiting
         item = self._poll(none=_NOTHING) if busy else self._requests.get()
         while item is not _NOTHING:
@@ -172,13 +173,13 @@ class Decoder:
     def _step(self) -> None:
         self._admit()
         parts = self._fill()
-        # Who reads the news does so while the next step is computed, and not while this thread needs the interpreter.
+        # Sent now, so that event loops process events while llama.cpp computes, not while this thread needs the GIL.
         self._event_queue.send()
         if parts:
             self._handle_outcome(parts, self._compute(parts))
 
     def _admit(self) -> None:
-        """Give idle slots to those who wait, in order; one whose prefix is just being computed lets others pass."""
+        """Assign idle slots in order; a request whose prefix is being computed by another one is passed over."""
         self._cache_full = self._cache_full and bool(self._active)
         for sequence in list(self._waiting):
             if self._cache_full or not self._slots.free:
@@ -256,7 +257,7 @@ class Decoder:
             self._end(sequence)
 
     def _make_room(self, parts: list[Part]) -> None:
-        """Nothing was computed: forget what idle slots keep, else let the youngest start over when there is room."""
+        """The KV cache is full: drop cached prefixes, else preempt the youngest sequence, which starts over later."""
         if self._slots.drop_idle():
             return
         if len(self._active) == 1:
@@ -271,7 +272,7 @@ class Decoder:
         self._wait(youngest)
 
     def _resync(self, parts: list[Part]) -> None:
-        """Ask memory how far each sequence of a batch that was broken off has come."""
+        """After an aborted batch, read from the KV cache how many tokens of each sequence were computed."""
         for part in parts:
             sequence, slot = part.sequence, part.sequence.slot
             assert slot is not None
@@ -280,7 +281,7 @@ class Decoder:
                 self._slots.drop(slot)
 
     def _suspect(self, parts: list[Part], outcome: int) -> None:
-        """Computing failed: compute the batch's sequences one by one, and fail the one that fails alone."""
+        """Computing a batch failed: compute its sequences one by one, and fail the one that fails alone."""
         logger.error("llama.cpp could not compute a batch of %d sequences (code %d)", len(parts), outcome)
         sequences = [part.sequence for part in parts]
         self._forget(sequences)
@@ -291,7 +292,7 @@ class Decoder:
             self._fail(sequences, ColdframeError(message))
 
     def _isolate(self, broken: list[Sequence]) -> None:
-        """Logits were not numbers, which whoever shares the memory may catch: wipe it, and compute everybody alone.
+        """Logits are not finite, and NaNs persist in reused KV cells: clear the cache, recompute sequences one by one.
 
         The one whose logits are no numbers when it is computed one_at_a_time, in a clean memory, is to blame.
         """
@@ -310,7 +311,7 @@ class Decoder:
                 self._slots.drop(sequence.slot)
 
     def _fail(self, sequences: list[Sequence], error: BaseException) -> None:
-        """End these and everything else their generations wait for, with the error."""
+        """Fail the generations of these sequences with the error."""
         generations = {sequence.generation for sequence in sequences}
         for generation in generations:
             self._remove(generation)

@@ -1,7 +1,4 @@
-"""Hands events from the decode thread to the event loops that wait for them: one wake-up for each loop and step.
-
-It knows generations and their loops, and nothing of how news come about.
-"""
+"""Passes events from the decode thread to event loops: one wake-up per loop and step."""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ Item = tuple[Generation, list[GenerationEvent | BaseException]]
 
 
 class EventQueue:
-    """Gathers news until `send`."""
+    """Collects events until `send`."""
 
     def __init__(self, abandoned: Callable[[Generation], None]) -> None:
         self._abandoned = abandoned
-        """Told of generations whose loop is closed: nobody listens any more."""
+        """Called with generations whose event loop is closed."""
         self._events: dict[Generation, list[GenerationEvent | BaseException]] = {}
 
     def add(self, generation: Generation, events: Iterable[GenerationEvent | BaseException]) -> None:
-        """Note what happened."""
+        """Queue events of a generation."""
         self._events.setdefault(generation, []).extend(events)
 
     def send(self) -> None:
-        """Pass on what was noted."""
+        """Send all queued events."""
         if not self._events:
             return
         events, self._events = self._events, {}

@@ -1,6 +1,6 @@
-"""Repetition penalties, applied to logits where llama.cpp left them.
+"""Repetition, frequency and presence penalties, applied to logits in place, by llama.cpp's rules.
 
-The same rules as llama.cpp's own sampler, which would need every token of the vocabulary as a candidate first.
+llama.cpp's own sampler needs all tokens of the vocabulary as candidates first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What goes into the next batch: a token for everybody who generates, and how much of whose prompt.
-
-It knows counts of tokens and how long tokens took, and nothing of sequences, texts or llama.cpp.
-"""
+"""How many prompt tokens go into a step, and from which prompts; learned from the measured time per token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which prompts can be computed at all. It knows counts and ids, and nothing of text or of who asks."""
+"""Checks of a prompt's token ids: not empty, within the vocabulary, shorter than the context."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from host.errors import ContextLengthExceeded, InvalidRequest
 
 
 def check(prompt: Sequence[int], *, vocabulary_size: int, length: int) -> None:
-    """Raise `InvalidRequest` for an empty prompt, one with tokens outside a vocabulary of `vocabulary_size`, or a longer one than
-    a slot of `length` tokens holds together with one token of an answer."""
+    """Raise `InvalidRequest` for a prompt that is empty or has token ids outside the vocabulary.
+
+    Raises `ContextLengthExceeded` if a slot of `length` tokens has no room for one token of the answer after it.
+    """
     if not prompt:
         raise InvalidRequest("the prompt is empty: expected at least one token")
     low, high = min(prompt), max(prompt)

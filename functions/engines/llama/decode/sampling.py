@@ -1,7 +1,4 @@
-"""How the next token is chosen: biases and penalties on the logits, then one of llama.cpp's sampler chains.
-
-It knows distributions over tokens, and nothing of text, stops or requests.
-"""
+"""Sampling: logit bias and penalties, then a llama.cpp sampler chain (top-k, top-p, min-p, temperature, seed)."""
 
 from __future__ import annotations
 

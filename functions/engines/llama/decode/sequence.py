@@ -1,7 +1,4 @@
-"""One text in the making, as the decode thread sees it: its tokens, its slot, its sampler and its text.
-
-It knows tokens and text, and nothing of batches, threads or who is asking.
-"""
+"""The state of one generating sequence: tokens, slot, sampler, detokenizer, and draft length."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from host.errors import ColdframeError
 
 
 class Sequence:
-    """The state of one `GenerationRequest`. Prompt and generated tokens are one list: what is not computed yet is what is to do."""
+    """The state of one `GenerationRequest`. Prompt and generated tokens are one list."""
 
     __slots__ = (
         "_sampler",
@@ -51,13 +48,13 @@ class Sequence:
         self.generation = generation
         self.index = index
         self.order = order
-        """Its place among those who wait: a request's second answer waits as if it had come one request later."""
+        """Queue position: the second answer of a request queues as if it had arrived one request later."""
         self.request = generation.requests[index]
         prompt_checks.check(self.request.prompt, vocabulary_size=vocabulary.size, length=context)
         self.tokens = list(self.request.prompt)
         self.slot: Slot | None = None
         self.cached: int | None = None
-        """Prompt tokens that were in memory already when it first got a slot."""
+        """Prompt tokens that were cached when it first got a slot."""
         self.draft_length = DraftLength(draft_tokens)
         self._vocabulary = vocabulary
         self._sampler = Sampler(vocabulary.size, self.request.sampling, self.tokens, context=context)
@@ -65,21 +62,21 @@ class Sequence:
 
     @property
     def generated(self) -> int:
-        """Tokens chosen so far."""
+        """Number of generated tokens."""
         return len(self.tokens) - len(self.request.prompt)
 
     @property
     def pending(self) -> int:
-        """Tokens that are known but not computed: 1 while it generates."""
+        """Number of tokens not computed yet: 1 while generating, more during prefill."""
         return len(self.tokens) - (self.slot.computed if self.slot else 0)
 
     @property
     def draft_limit(self) -> int:
-        """Tokens worth guessing ahead: one is chosen anyhow, and none beyond the limit."""
+        """Draft tokens to verify in the next step, so that the limit on generated tokens is not exceeded."""
         return max(0, min(self.draft_length.count, self.request.limit - self.generated - 1))
 
     def assign(self, slot: Slot) -> None:
-        """Take a slot, which shares the list of tokens from now on."""
+        """Assign a slot, which shares the list of tokens from now on."""
         self.slot = slot
         if self.cached is None:
             self.cached = slot.computed
@@ -87,10 +84,10 @@ class Sequence:
     def advance(
         self, logits: Callable[[int], NDArray[np.float32]], draft: Many[int] = ()
     ) -> tuple[list[TextDelta | Finished], bool, int]:
-        """Choose the next token, and one more after each drafted token that turns out to be the one chosen.
+        """Sample the next token, and one more after each draft token that is accepted.
 
-        `logits(n)` are those after `n` drafted tokens. Returns the news, whether this was the end, and how many of the
-        drafted tokens were right.
+        `logits(n)` are the logits after `n` draft tokens. Returns the events, whether the sequence has ended, and the
+        number of accepted draft tokens.
         """
         text, right, over, stopped = "", 0, False, False
         while True:
@@ -99,7 +96,7 @@ class Sequence:
             except (ColdframeError, NonFiniteLogits):
                 if not right:
                     raise
-                right -= 1  # what was chosen before stands, and the same error comes again when this is computed alone
+                right -= 1  # keep the tokens sampled before; the error occurs again in the next step
                 break
             self.tokens.append(token)
             ended = not self.request.endless and self._vocabulary.ends(token)
@@ -124,6 +121,6 @@ class Sequence:
         self._sampler.close()
 
     def _end(self, reason: str) -> Finished:
-        told = self.draft_length
-        counts = (len(self.request.prompt), self.cached or 0, self.generated, told.accepted, told.rejected)
+        counts_ = self.draft_length
+        counts = (len(self.request.prompt), self.cached or 0, self.generated, counts_.accepted, counts_.rejected)
         return Finished(self.index, reason, *counts)

@@ -1,6 +1,6 @@
-"""Where a model's layers can go: the devices llama.cpp sees, those a manifest allows, and a layout over them.
+"""The devices that llama.cpp can use, those that a manifest allows, and the target that a model is loaded to.
 
-It knows ggml's list of devices, and nothing of files or of what fits. Pools are named as torch names devices.
+Memory pools have the names that torch gives devices: `cuda:0`, `mps`, and `ram` for the CPU.
 """
 
 from __future__ import annotations

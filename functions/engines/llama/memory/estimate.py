@@ -1,7 +1,7 @@
-"""Estimates the bytes a model and a context take, from llama.cpp's own accounting, without reading the weights.
+"""Estimates the bytes that a model and a context take, from llama.cpp's own accounting, without reading the weights.
 
-A model opened for its sizes only, and a context on it, tell every buffer in the log; what each layer takes of the
-weights stands in the file's head. It knows that log, and nothing of how much may be taken.
+The model is opened without allocation (`no_alloc`), and a context on it; llama.cpp logs the size of every buffer. The
+bytes of each layer's weights are read from the file's header.
 """
 
 from __future__ import annotations

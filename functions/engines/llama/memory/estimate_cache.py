@@ -1,6 +1,6 @@
-"""A small file that remembers what was measured of a model file, until that file changes.
+"""Cache of memory estimates on disk: one JSON file per model file, valid until the file or llama.cpp changes.
 
-It knows files and numbers, and nothing of what the numbers mean. What cannot be read or written is forgotten.
+Files that cannot be read or written are ignored.
 """
 
 from __future__ import annotations

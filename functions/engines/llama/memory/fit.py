@@ -1,7 +1,6 @@
-"""MemoryFit a model into memory: which devices, how many layers on them, how many slots, how long a context.
+"""Fits a model into memory: chooses devices, layers to offload, slots, and context length.
 
-It knows wishes, limits and a function that weighs; where the numbers come from is not its business. What a manifest
-says is never changed: where that does not fit, the host refuses the plan by its bytes.
+What the manifest sets is never changed: if that does not fit, the host refuses the plan by its bytes.
 """
 
 from __future__ import annotations

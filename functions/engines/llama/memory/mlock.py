@@ -1,4 +1,4 @@
-"""How much memory this process may lock. It knows Linux's limits, and nothing of models."""
+"""The limit on locked memory of this process (`RLIMIT_MEMLOCK`), in bytes."""
 
 from __future__ import annotations
 

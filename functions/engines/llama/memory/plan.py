@@ -1,6 +1,6 @@
-"""What a load will take: devices, layers, slots and context chosen before any weight is read, and the bytes of it all.
+"""Plans the load of a generating model: devices, layers, slots and context length, and the bytes in each memory pool.
 
-It brings the manifest, the machine and the estimate together, and says in notes what was chosen and why.
+Runs before any weight is read. Notes in the plan say what was chosen and why.
 """
 
 from __future__ import annotations

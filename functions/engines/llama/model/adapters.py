@@ -1,6 +1,6 @@
-"""LoRA adapters: small changes to a model's weights, loaded beside it and switched on for a batch at a time.
+"""LoRA adapters: loaded with the model from GGUF files, and switched per batch.
 
-It knows adapter files and which context has which adapter on, and nothing of requests.
+Errors name the adapter: `LoadFailed` for files that are no LoRA adapters of this model, `OutOfMemory`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A llama.cpp context: one batch that is filled and computed, and the memory of what sequences have been computed.
+"""A llama.cpp context for generation: the batch that is filled and computed, and the KV cache of its sequences.
 
-It knows tokens, positions and sequence ids, and nothing of requests. One thread owns it; only `abort` is for others.
+Only the thread that owns a context may use it; `abort` may be called from any thread.
 """
 
 from __future__ import annotations

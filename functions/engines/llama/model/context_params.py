@@ -1,7 +1,4 @@
-"""How a llama.cpp context is opened: its parameters as the manifest's options say them, and what stood in its way.
-
-It knows options and devices; how many tokens and sequences a context is for is its own kind's choice.
-"""
+"""Context parameters from the manifest's options: threads, KV cache types, flash attention, and the abort callback."""
 
 from __future__ import annotations
 

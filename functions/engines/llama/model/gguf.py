@@ -1,7 +1,6 @@
-"""The head of a GGUF file, read without llama.cpp: what it is, and the bytes of every tensor.
+"""Reads the header of GGUF files without llama.cpp: text metadata, and the bytes of every tensor.
 
-It knows the file format and ggml's types, and nothing of what the tensors are for. Nothing in a file is believed
-before it is compared with the file's length.
+Sizes and counts in a file are checked against its length; `GgufError` for files that are broken or no GGUF.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What llama.cpp says: kept in a ring for error messages and, while someone listens, handed over line by line.
-
-It knows llama.cpp's log levels, and nothing of what the lines mean.
-"""
+"""llama.cpp's log: the last lines are kept for error messages, and `listen` collects lines while a block runs."""
 
 from __future__ import annotations
 

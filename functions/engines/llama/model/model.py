@@ -1,6 +1,6 @@
-"""A GGUF file opened by llama.cpp: its weights (or only their sizes), vocabulary and metadata.
+"""A GGUF file opened by llama.cpp: weights (or only their sizes), vocabulary and metadata.
 
-It knows files and llama.cpp's reasons for refusing them, and nothing of contexts or what is generated.
+Raises `LoadFailed` with llama.cpp's own message, or `OutOfMemory`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A model's vocabulary: text to token ids, ids to bytes, and which ids end a generation.
+"""The tokenizer of a GGUF model: text to token ids, ids to bytes, special tokens, and end-of-generation tokens.
 
-It knows llama.cpp's tokenizer, and nothing of contexts, chats or where the ids go. All of it is thread-safe.
+All methods are thread-safe.
 """
 
 from __future__ import annotations

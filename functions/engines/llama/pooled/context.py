@@ -1,6 +1,6 @@
-"""A llama.cpp context that gives one vector for each input: a batch in, rows of numbers out.
+"""A llama.cpp context with pooling: a batch of inputs in, one row of float32 per input out, (inputs, size).
 
-It knows token ids and their segments, and nothing of texts. One thread computes; only `abort` is for others.
+Only one thread computes; `abort` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _RECURRENT_SEQUENCES = 8
 _OUT_OF_MEMORY = -2
 _CELLS = 256
 _SAME = 1e-3
-"""How far rows may lie apart, as a share of their largest number, that are said to be the same."""
+"""Relative difference up to which two rows count as equal."""
 
 
 class _EmbeddingBatch(Batch):
-    """A batch of vectors that stand for tokens, of which each is in a segment."""
+    """A batch of token embeddings with token types, instead of token ids."""
 
     def __init__(self, size: int, segments: TokenTypes) -> None:
         super().__init__(size)
@@ -54,7 +54,7 @@ class _EmbeddingBatch(Batch):
 
 
 class PooledContext:
-    """The state that batches are computed on."""
+    """A context with pooling; `most` is the maximum number of inputs in a batch."""
 
     def __init__(self, handle: int, pooling: Pooling, size: int, most: int, flag: Any) -> None:
         self.handle = handle
@@ -92,7 +92,7 @@ class PooledContext:
         return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
 
     def enable_token_types(self, segments: TokenTypes) -> bool:
-        """Read the segments of items from now on; says whether it works, which it tries on one item."""
+        """Apply token types to items from now on; returns whether a trial on one item gives the same row as without."""
         item = Item(ids=np.arange(min(8, self._room), dtype=np.int32))
         expected = self.compute([item])
         self._typed = _EmbeddingBatch(self._room, segments)
@@ -124,7 +124,7 @@ class PooledContext:
         return self._rows(len(inputs))
 
     def abort(self) -> None:
-        """End the computation that is running, and every one to come."""
+        """Abort the running computation, and every later one."""
         self._flag[0] = b"x"
 
     def close(self) -> None:
@@ -189,9 +189,9 @@ def batch(options: LlamaOptions, pooling: Pooling, longest: int) -> int:
 
 
 def outputs(options: LlamaOptions, known: ModelTraits, pooling: Pooling, longest: int) -> int:
-    """Return the bytes of llama.cpp's output buffer, which has room for all words wherever a token gives anything.
+    """Return the bytes of llama.cpp's output buffer, which has logits of the whole vocabulary for each output token.
 
-    A batch of vectors, for models that tell texts apart by segments, is added to it.
+    Includes the batch of embeddings of models with token types.
     """
     rows = sequences(known) if pooling.stepwise else batch(options, pooling, longest)
     vectors = 2 * known.size if uses_token_types(known, pooling) else 0
@@ -199,12 +199,12 @@ def outputs(options: LlamaOptions, known: ModelTraits, pooling: Pooling, longest
 
 
 def uses_token_types(known: ModelTraits, pooling: Pooling) -> bool:
-    """Say whether inputs may be pairs of which the model reads the segments."""
+    """Return whether inputs may be pairs with token types."""
     return known.typed and pooling.kind == "rank"
 
 
 def inspect_model(model: Model, options: LlamaOptions, target: Target) -> ModelTraits:
-    """Return what a model is, as the smallest of contexts on it tells; raises `LoadFailed`."""
+    """Return the traits of a model, read from a minimal context on it; raises `LoadFailed`."""
     params = _parameters(options, target, 1, 1)
     params.pooling_type = lib.LLAMA_POOLING_TYPE_UNSPECIFIED
     params.n_ctx = params.n_batch = params.n_ubatch = min(_CELLS, model.trained)

@@ -1,4 +1,4 @@
-"""The bytes a pooled model will take, weighed as those of a generating one are, without touching the weights."""
+"""Memory estimate of a pooled model: traits, weights, and contexts with pooling, without reading the weights."""
 
 from __future__ import annotations
 

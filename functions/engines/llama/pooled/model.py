@@ -1,7 +1,4 @@
-"""A loaded pooled model: items of all callers are merged into batches, computed in a thread, and given back as rows.
-
-It knows the life of such a model in a worker, and nothing of requests or wire formats.
-"""
+"""A loaded pooled model: inputs of all requests are merged into batches, computed in a thread, and returned as rows."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ Row = npt.NDArray[np.float32]
 
 
 class PooledModel:
-    """Weights, vocabulary and a compute thread."""
+    """Weights, tokenizer, a context and a compute thread."""
 
     def __init__(
         self, model: Model, context: PooledContext, pooling: Pooling, size_: int, longest: int, batch: int
@@ -77,7 +74,7 @@ class PooledModel:
         return made
 
     async def rows(self, items: Sequence[Item]) -> list[Row]:
-        """Return a row of numbers for each item, in their order: a vector, not scaled, or the numbers of a rank.
+        """Return a row for each item, in their order: its embedding, not normalized, or the classifier head's outputs.
 
         Raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for what cannot be computed.
         """
@@ -96,7 +93,7 @@ class PooledModel:
 
 
 def _enable_token_types(context: PooledContext, path: Path, size_: int) -> None:
-    """Let the context read segments; raises `LoadFailed` where that does not work: scores would be wrong without."""
+    """Enable token types; raises `LoadFailed` if that fails, as scores of pairs would be wrong."""
     segments = TokenTypes.read(path, size_)
     if segments is not None and not context.enable_token_types(segments):
-        raise LoadFailed("the vectors by which this model tells two texts apart cannot be read from its file")
+        raise LoadFailed("the token type embeddings of this model cannot be read from its file")

@@ -1,4 +1,4 @@
-"""What a pooled model will take: devices, pooling and the longest input chosen before any weight is read."""
+"""Plans the load of a pooled model: devices, pooling and the longest input, and the bytes in each memory pool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
     """
     options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
     if options.adapters:
-        raise LoadFailed("options.adapters: adapters are for chats; vectors and scores are not computed with them")
+        raise LoadFailed("options.adapters: adapters are for chats only")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
     estimate = PooledEstimate(load.path, options)
     try:
@@ -109,4 +109,4 @@ def _notes(load: Load, options: LlamaOptions, known: ModelTraits, pooling: Pooli
     if load.manifest.slots != "auto":
         yield "slots has no meaning here: inputs are merged into batches"
     if uses_token_types(known, pooling) and token_types.has_token_types(Path(load.path)):
-        yield "the two texts of a pair are told apart by segments, whose vectors are read from the file"
+        yield "the two texts of a pair have token types, whose embeddings are read from the file"

@@ -1,4 +1,4 @@
-"""How the vectors of a text's tokens become one: what the file says, else what suits its architecture."""
+"""Chooses the pooling of a model: the manifest's option, else what the file declares, else by architecture."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _CAUSAL = "a causal language model's last token has seen all others"
 
 
 class ModelTraits(msgspec.Struct, kw_only=True, frozen=True):
-    """What a pooled model is, whatever it is asked for."""
+    """Properties of a model that pooling depends on."""
 
     encoder: bool
-    """It keeps no keys and values: all of an input is computed at once."""
+    """It has no KV cache: each input is computed in one batch."""
     causal: bool
     declared: int
-    """llama.cpp's number of the pooling that the file names; 0 and below for none."""
+    """llama.cpp's number of the pooling that the file declares; 0 or below for none."""
     size: int
-    """Numbers of a vector."""
+    """Size of an embedding."""
     labels: int
-    """Numbers of a rank."""
+    """Outputs of the classifier head."""
     vocabulary_size: int
-    """Ids of the vocabulary."""
+    """Number of token ids."""
     trained: int
     recurrent: bool = False
     typed: bool = False
-    """It tells the two texts of a pair apart by segments."""
+    """It has token type embeddings for the two texts of a pair."""
 
 
 class Pooling(msgspec.Struct, kw_only=True, frozen=True):
-    """What was chosen."""
+    """The pooling that was chosen, and why."""
 
     kind: Kind
     why: str
     stepwise: bool
-    """Inputs may be computed piece by piece, since the last token alone decides."""
+    """Inputs may be computed in chunks: only the last token's output is used."""
 
 
 def read_traits(model: Model, *, encoder: bool, declared: int) -> ModelTraits:
-    """Describe an open model; `encoder` and `declared` are what a context on it tells."""
+    """Return the traits of an open model; `encoder` and `declared` are read from a context on it."""
     architecture = model.metadata("general.architecture") or ""
     causal = model.metadata(f"{architecture}.attention.causal") != "false"
     types = model.metadata("tokenizer.ggml.token_type_count") or "1"
@@ -70,7 +70,7 @@ def read_traits(model: Model, *, encoder: bool, declared: int) -> ModelTraits:
 
 
 Purpose = Literal["vectors", "scores", "labels"]
-"""What a file is loaded for; scores and labels are both a rank's numbers."""
+"""What a model is loaded for; scores and labels both use rank pooling."""
 
 _NEEDS_RANK: dict[Purpose, str] = {
     "scores": "this file is no reranker: its pooling is {} ({}), and scores need rank",
@@ -79,10 +79,12 @@ _NEEDS_RANK: dict[Purpose, str] = {
 
 
 def choose(known: ModelTraits, wanted: str, purpose: Purpose) -> Pooling:
-    """Choose for a purpose; `wanted` is the manifest's option. Raises `LoadFailed` for a file made for the other."""
+    """Choose the pooling; `wanted` is the manifest's option. Raises `LoadFailed` if it does not serve the purpose."""
     kind, why = _kind(known, wanted)
     if purpose == "vectors" and kind == "rank":
-        raise LoadFailed("this file is a reranker (its pooling is rank): it scores pairs of texts and embeds nothing")
+        raise LoadFailed(
+            "this file is a reranker (its pooling is rank): it scores pairs of texts and has no embeddings"
+        )
     if purpose in _NEEDS_RANK and kind != "rank":
         raise LoadFailed(_NEEDS_RANK[purpose].format(kind, why))
     return Pooling(kind=kind, why=why, stepwise=known.causal and kind in ("last", "rank"))

@@ -1,6 +1,6 @@
-"""Text to token ids with the file's own vocabulary, in a thread of its own: neither the event loop's nor the model's.
+"""Tokenizes texts with the vocabulary of a GGUF file, in a thread of its own.
 
-Ids come uncut, with the special tokens that the vocabulary adds to a text, or puts between the two texts of a pair.
+Ids are not truncated. They include the special tokens that the vocabulary adds to a text or between two texts.
 """
 
 from __future__ import annotations

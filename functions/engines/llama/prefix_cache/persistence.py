@@ -1,6 +1,6 @@
-"""Prefixes that outlive an instance: slots written to a shelf when it ends, and read back before the next one begins.
+"""Saves prefixes at unload, restores them at load.
 
-It knows slots, contexts and stores. It runs where nobody computes: before the first request, and after the last.
+Runs while nothing is computed: before the first request and after the last one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A folder of kept prefixes of one model: llama.cpp's state files, each with a label and a checksum at its end.
+"""Prefixes of one model on disk: llama.cpp's state files, each with a label and a checksum at its end.
 
-It knows files, their ages and their bytes, and nothing of contexts. A file is whole or not there: it is written beside
-its place and moved into it. What does not fit, or is broken, is deleted and never read.
+Writes are atomic: temporary file, then rename. Files that are broken or exceed the limit are deleted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A llama.cpp context for scoring: one pool of cells for all sequences, and batches whose tokens several may share.
+"""A llama.cpp context for scoring: one KV cache for all sequences, and batches whose tokens several sequences share.
 
-It knows tokens, positions and sequences, and nothing of trees. One thread owns it; only `abort` is for others.
+Only the thread that owns the context may use it; `abort` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CELLS = 256
 
 
 class ScoringContext(Context):
-    """The state that batches are computed on; of one batch, at most `SEQUENCES` tokens have logits."""
+    """A context with shared batches, of which at most `SEQUENCES` tokens have logits."""
 
     def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
         super().__init__(handle, batch_size, vocabulary_size, abort_flag)
@@ -63,9 +63,9 @@ class ScoringContext(Context):
 
 
 def single_sequence(model: Model, options: LlamaOptions) -> bool:
-    """Say whether each sequence is computed in full and by itself.
+    """Return whether each sequence is computed in full and by itself.
 
-    Memory that is a state (Mamba and its kin) can neither be cut nor shared in part; and where a token lies in a pool
-    of cells that others use as well decides in which order attention adds up.
+    A recurrent state (Mamba) can neither be cut nor shared in part. For determinism, KV cells must not be shared: the
+    position of a token among the cells decides the order of sums in attention.
     """
     return model.recurrent or options.deterministic

@@ -1,4 +1,4 @@
-"""The bytes a context for scoring will take, weighed as those of a generating one are, without touching the weights."""
+"""Memory estimate of a scoring context, without reading the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scoring will take: devices and the longest sequence chosen before any weight is read, and the bytes of it."""
+"""Plans the load of a scoring model: devices and the longest sequence, and the bytes in each memory pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     """
     options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
     if options.adapters:
-        raise LoadFailed("options.adapters: adapters are for chats; decisions are not computed with them")
+        raise LoadFailed("options.adapters: adapters are for chats only")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
     estimate = ScoringEstimate(load.path, options)
     try:
@@ -53,9 +53,9 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
 
 
 def cells(options: LlamaOptions, longest: int) -> int:
-    """Return the cells that hold a prefix and a round behind it, where no sequence is longer than `longest`.
+    """Return the KV cells for a prefix and a batch after it, where no sequence is longer than `longest` tokens.
 
-    A round has `batch` tokens, or a single sequence.
+    A batch has `batch` tokens, or a single sequence.
     """
     return longest + options.batch
 

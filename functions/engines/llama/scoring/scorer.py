@@ -1,9 +1,7 @@
-"""Rounds on a context: the prefix is found or computed, a round's tokens behind it, and probabilities read off.
+"""Computes scoring batches on a context: prefix from the cache or computed, then the tree's nodes, then their logits.
 
-What one round computes and the next one begins with, such as a question too long for a single round, is kept behind the
-prefix until then.
-
-It knows contexts, trees and trunks, and nothing of who asks. All of it runs in one thread.
+Nodes that the next batch needs as ancestors, such as a long question, stay cached after the prefix. All of it runs in
+one thread. NaNs persist in reused KV cells, so the cache is cleared after them, and targets are retried in halves.
 """
 
 from __future__ import annotations
@@ -23,79 +21,79 @@ from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, OutOfMemory
 
 PREFIXES = 8
-"""Prefixes kept."""
+"""Sequences for cached prefixes."""
 LEAVES = SEQUENCES - PREFIXES
-"""Sequences of one round."""
+"""Sequences of one batch."""
 _MAX_RETRIES = 64
-"""Rounds of a call spent on finding out which targets give no numbers and which only shared a batch with such."""
+"""Batches of a call spent on isolating targets whose logits are not finite."""
 _MAX_FRUITLESS = 12
-"""Rounds among these, one after another, that gave none: then it is all the same everywhere. Halving a round until a
-single target is left takes fewer."""
+"""Consecutive retries without a finite result after which no more are tried. Bisecting a batch down to a single target
+takes fewer."""
 _OUT_OF_MEMORY = -2
 
 
 class Aborted(Exception):
-    """The computation was told to stop."""
+    """The computation was aborted."""
 
 
 class ScoringTask:
-    """One call, advanced by a round at a time."""
+    """One call to score, computed batch by batch."""
 
     def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, leaves: int) -> None:
         if not all(len(branch.suffix) for branch in branches):
-            # Probabilities behind the prefix itself: its last token is computed with the round.
+            # Answers right after the prefix: its last token is computed with the batch, for its logits.
             prefix, last = prefix[:-1], list(prefix[-1:])
             branches = [Branch([*last, *branch.suffix], branch.answers) for branch in branches]
         self.prefix = list(prefix)
         self.tree = Tree(branches)
         self.cached: int | None = None
-        self.owed = 0
-        """Tokens of the prefix and of ancestors that were computed for rounds to come, less the tokens behind it since."""
+        self.prefill_debt = 0
+        """Prefix tokens computed, less the tokens scored after them since."""
         self._leaves = leaves
         self._steps = steps
         self._batches = plan_batches(self.tree.targets(), steps=steps, leaves=leaves)
         self._next = next(self._batches, None)
         self._suspects: list[tuple[list[Node], list[Node]]] = []
-        """Leads, and targets behind them."""
+        """(ancestors, targets) to retry."""
         self._retries = 0
         self._fruitless = 0
 
     def unfinished(self) -> bool:
-        """Say whether a round is left."""
+        """Return whether a batch is left."""
         return self._next is not None or bool(
             self._suspects and self._retries < _MAX_RETRIES and self._fruitless < _MAX_FRUITLESS
         )
 
     def next(self) -> TreeBatch | None:
-        """Return the round to compute next, None when all is done."""
+        """Return the next batch, None when all are done."""
         found = self._next
         if found is not None:
             self._next = next(self._batches, None)
         elif self.unfinished():
             self._retries += 1
             ancestors, targets = self._suspects.pop()
-            # A part of what was one round before fits into one.
+            # Part of an earlier batch fits into one batch.
             found = next(plan_batches(targets, steps=self._steps, leaves=self._leaves, ancestors=ancestors))
         return found
 
     def prefix_tokens(self, ancestors: Sequence[Node]) -> list[int]:
-        """Return the ids of the prefix and a ancestors."""
+        """Return the token ids of the prefix and the ancestors."""
         return [*self.prefix, *(node.token for node in ancestors)]
 
-    def ahead(self) -> Sequence[Node]:
-        """Return the ancestors of the next round."""
+    def next_ancestors(self) -> Sequence[Node]:
+        """Return the ancestors of the next batch."""
         if self._next is not None:
             return self._next.ancestors
         return self._suspects[-1][0] if self.unfinished() else ()
 
     def length(self) -> int:
-        """Return how many tokens the next round is behind."""
-        return len(self.prefix) + len(self.ahead())
+        """Return the number of tokens before the next batch: prefix and ancestors."""
+        return len(self.prefix) + len(self.next_ancestors())
 
-    def learn(self, ancestors: list[Node], targets: list[Node]) -> None:
-        """Take note of which targets of a round gave no numbers: each half of them is tried without the other.
+    def record(self, ancestors: list[Node], targets: list[Node]) -> None:
+        """Record the targets of a batch without finite logits: each half of them is retried without the other.
 
-        The first half is tried first: what stands behind a token that is to blame needs no trial of its own.
+        The first half goes first: descendants of an offending token need no retry.
         """
         self._fruitless = self._fruitless + 1 if targets and self._retries else 0
         if len(targets) > 1:
@@ -109,17 +107,17 @@ class ScoringTask:
             self._suspects = [(ancestors, part) for ancestors, part in rest if part]
 
     def scores(self) -> Scores:
-        """Return what was found."""
+        """Return the scores found so far."""
         return Scores(
             logprobs=self.tree.logprobs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens
         )
 
 
 class Scorer:
-    """Computes rounds of any work."""
+    """Computes the batches of scoring tasks."""
 
     def __init__(self, context: ScoringContext, *, budget: int, alone: bool) -> None:
-        """`budget` are the tokens of a round; `alone` computes each sequence in full, and shares nothing."""
+        """`budget` is the number of tokens per batch; `alone` computes each sequence in full, sharing nothing."""
         self._context = context
         self._budget = budget
         self._alone = alone
@@ -127,33 +125,33 @@ class Scorer:
         self._outputs: list[tuple[int, Node]] = []
         self._not_finite: list[Node] = []
 
-    def work(self, prefix: Sequence[int], branches: Sequence[Branch]) -> ScoringTask:
-        """Return the work of a call; it takes a while where there are many tokens."""
+    def task(self, prefix: Sequence[int], branches: Sequence[Branch]) -> ScoringTask:
+        """Return the task of a call; takes time proportional to its tokens."""
         return ScoringTask(prefix, branches, steps=self._budget, leaves=1 if self._alone else LEAVES)
 
     def holds(self, prefixes: int) -> bool:
-        """Say whether prefixes of so many tokens in all stay in memory beside a round."""
+        """Return whether prefixes of so many tokens in all fit into the KV cache beside a batch."""
         return prefixes + self._budget <= self._context.cells
 
-    def advance(self, work: ScoringTask, guard: Callable[[], None]) -> bool:
-        """Compute the next round; False when there is none left. `guard` is called before each computation.
+    def advance(self, task: ScoringTask, guard: Callable[[], None]) -> bool:
+        """Compute the next batch; False if there is none left. `guard` is called before each computation.
 
         Raises `Aborted`, `OutOfMemory`, `ColdframeError`, and whatever `guard` raises.
         """
-        batch_plan = work.next()
+        batch_plan = task.next()
         if batch_plan is None:
             return False
         self._outputs, self._not_finite = [], []
         compute = self._in_full if self._alone else self._after_prefix
-        compute(work, batch_plan, guard)
+        compute(task, batch_plan, guard)
         if self._not_finite:
-            # What is no number is felt by everything in the same cells, even when they are free again.
+            # NaNs persist in reused KV cells.
             self._wipe()
-        work.learn(batch_plan.ancestors, self._not_finite)
+        task.record(batch_plan.ancestors, self._not_finite)
         return True
 
-    def _after_prefix(self, work: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
-        ids = work.prefix_tokens(batch_plan.ancestors)
+    def _after_prefix(self, task: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
+        ids = task.prefix_tokens(batch_plan.ancestors)
         sequence, known = self._prefixes.acquire(ids, len(batch_plan.steps))
         leaves = range(PREFIXES, PREFIXES + batch_plan.leaves)
         for leaf in leaves:
@@ -161,36 +159,36 @@ class Scorer:
         try:
             self._run([sequence, *leaves], ids[known:], known, batch_plan, guard)
             self._prefixes.store(sequence, ids)
-            self._keep(work, batch_plan, sequence, leaves[-1])
+            self._keep_ancestors(task, batch_plan, sequence, leaves[-1])
         except BaseException:
             self._prefixes.drop(sequence)
             raise
         finally:
             for leaf in leaves:
                 self._context.forget(leaf)
-        work.owed = max(0, work.owed + len(ids) - known - len(batch_plan.steps))
-        if work.cached is None:
-            work.cached = known
+        task.prefill_debt = max(0, task.prefill_debt + len(ids) - known - len(batch_plan.steps))
+        if task.cached is None:
+            task.cached = known
 
-    def _keep(self, work: ScoringTask, batch_plan: TreeBatch, sequence: int, leaf: int) -> None:
-        """Leave behind the prefix what the next round begins with, and nothing else of ancestors."""
-        ahead = work.ahead()
+    def _keep_ancestors(self, task: ScoringTask, batch_plan: TreeBatch, sequence: int, leaf: int) -> None:
+        """Keep in the prefix's sequence the ancestors of the next batch, and no others."""
+        ahead = task.next_ancestors()
         if batch_plan.ancestors or ahead:
             ahead = ahead[: common_prefix(batch_plan.path, ahead)]
-            length = len(work.prefix) + common_prefix(batch_plan.ancestors, ahead)
-            self._prefixes.extend(sequence, leaf, work.prefix_tokens(ahead), length)
+            length = len(task.prefix) + common_prefix(batch_plan.ancestors, ahead)
+            self._prefixes.extend(sequence, leaf, task.prefix_tokens(ahead), length)
 
-    def _in_full(self, work: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
+    def _in_full(self, task: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
         sequence = 0
         try:
-            self._run([sequence, sequence], work.prefix_tokens(batch_plan.ancestors), 0, batch_plan, guard)
+            self._run([sequence, sequence], task.prefix_tokens(batch_plan.ancestors), 0, batch_plan, guard)
         finally:
             self._context.forget(sequence)
 
     def _run(
         self, line: Sequence[int], missing: Sequence[int], known: int, batch_plan: TreeBatch, guard: Callable[[], None]
     ) -> None:
-        """Compute what is missing of prefix and ancestors for all sequences of the line, and the steps for those behind."""
+        """Compute the missing prefix tokens for all sequences of `line`, then each step for its sequences."""
         context, batch = self._context, self._context.batch
         context.begin_shared(line)
         first, low = (0, 1 + batch_plan.leaves) if not self._alone else (1, 2)
@@ -237,7 +235,7 @@ class Scorer:
 
 
 def log_probabilities(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
-    """Return the log-probabilities of some tokens; None where the row holds what is no number. Overwrites the row."""
+    """Return the log-softmax of a row at some tokens; None if the row has NaN or infinity. Overwrites the row."""
     top = row.max()
     if not np.isfinite(top):
         return None

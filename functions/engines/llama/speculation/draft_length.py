@@ -1,4 +1,4 @@
-"""How far to draft ahead in one text, learned from how the drafts before turned out. It knows counts only."""
+"""Adapts draft length to recent acceptance."""
 
 from __future__ import annotations
 

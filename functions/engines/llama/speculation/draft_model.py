@@ -1,7 +1,6 @@
-"""Speculation by a small model: it drafts, token by token, what the large one will say.
+"""Speculative decoding with a draft model: its most likely next tokens, one by one.
 
-Its context has the same slots; each holds the text of the large model's slot, as far as it was needed. It runs on the
-decode thread and knows sequences' tokens, nothing of requests.
+Its context has the same slots as the model's and is updated as needed. Runs on the decode thread.
 """
 
 from __future__ import annotations

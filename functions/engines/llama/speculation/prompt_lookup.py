@@ -1,6 +1,6 @@
-"""Prompt lookup: what followed the last few tokens when they stood in the text before is likely to follow again.
+"""Prompt lookup: drafts the tokens that followed the last n-gram where it occurred before in the text.
 
-It knows token ids, and nothing of models. Source: prompt lookup decoding (A. Saxena, 2023).
+Source: prompt lookup decoding (A. Saxena, 2023).
 """
 
 from __future__ import annotations

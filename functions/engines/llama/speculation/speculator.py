@@ -1,6 +1,6 @@
-"""Speculation: who drafts the next tokens of sequences, and how many it makes sense to draft.
+"""The interface of speculative decoding (`Speculator`), and drafting by prompt lookup.
 
-It knows the guessers by their one verb, and nothing of batches: the decoder has the model check what is drafted.
+The decoder verifies all draft tokens of a step in one batch.
 """
 
 from __future__ import annotations

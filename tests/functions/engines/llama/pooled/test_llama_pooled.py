@@ -32,7 +32,7 @@ from host.manifest import Manifest
 pytestmark = pytest.mark.anyio
 
 Opener = Callable[..., PooledModel]
-_WORDS, _SEGMENTS = token_types._WORDS, token_types._SEGMENTS
+_TOKENS, _TYPES = token_types._TOKEN_EMBEDDINGS, token_types._TYPE_EMBEDDINGS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +84,7 @@ def texts(count: int, most: int = 20) -> list[str]:
 
 
 def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float], int]:
-    """Scores and tokens by Transformers, each text in a segment of its own."""
+    """Scores and tokens by Transformers, each text with its own token type."""
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found, tokens = [], 0
@@ -132,21 +132,21 @@ async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None
         assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
 
 
-def test_segments_are_told_of(folder: Path) -> None:
+def test_a_plan_notes_token_types(folder: Path) -> None:
     path = convert(folder, folder.parent / "told.gguf", pooling="rank")
     notes = planning.make(load(path), "scores").notes
     assert notes[0] == "pooling: rank (the file)"
-    assert any("segments" in note for note in notes)
+    assert any("token types" in note for note in notes)
 
 
 def ranking(folder: Path, name: str, split: int = 0) -> Path:
     return convert(folder, folder.parent / name, pooling="rank", split=split)
 
 
-async def test_segments_of_a_model_in_several_files(open_: Opener, folder: Path) -> None:
+async def test_token_types_of_a_model_in_several_files(open_: Opener, folder: Path) -> None:
     path = ranking(folder, "split.gguf", split=2)
     places = [path.with_name(path.name.replace("-00001-", f"-0000{at}-")) for at in (1, 2)]
-    assert [_SEGMENTS in token_types._tables(place, 64) for place in places] == [False, True]
+    assert [_TYPES in token_types._tables(place, 64) for place in places] == [False, True]
     query, documents = "the light of winter", texts(8)
     found, _ = await scores(open_(path, "scores"), query, documents)
     assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
@@ -154,20 +154,20 @@ async def test_segments_of_a_model_in_several_files(open_: Opener, folder: Path)
 
 @pytest.mark.parametrize(
     ("without", "rows", "words"),
-    [(_WORDS, 2, "has token_types.weight and no token_embd.weight"), (None, 1, "several segments, .* has 1$")],
+    [(_TOKENS, 2, "has token_types.weight but not token_embd.weight"), (None, 1, "several token types, .* has 1$")],
 )
 def test_tables_that_do_not_belong_together_are_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch, without: str | None, rows: int, words: str
 ) -> None:
     path = ranking(folder, "apart.gguf")
     tables = token_types._tables(path, 64)
-    tables[_SEGMENTS]._raw = tables[_SEGMENTS]._raw[:rows]
+    tables[_TYPES]._raw = tables[_TYPES]._raw[:rows]
     monkeypatch.setattr(token_types, "_tables", lambda *_: {k: table for k, table in tables.items() if k != without})
     with pytest.raises(LoadFailed, match=words):
         TokenTypes.read(path, 64)
 
 
-async def test_a_model_without_a_table_of_segments_has_none(open_: Opener, tmp_path: Path) -> None:
+async def test_a_model_without_token_type_embeddings(open_: Opener, tmp_path: Path) -> None:
     """Whatever its metadata counts: llama.cpp adds nothing to its tokens, as if the table were full of zeros."""
     folder = cross_encoder(tmp_path / "model")
     name, file = "bert.embeddings.token_type_embeddings.weight", folder / "model.safetensors"
@@ -175,7 +175,7 @@ async def test_a_model_without_a_table_of_segments_has_none(open_: Opener, tmp_p
     safetensors.torch.save_file({key: weights[key] for key in weights if key != name}, file, {"format": "pt"})
     path = ranking(folder, "none.gguf")
     assert TokenTypes.read(path, 64) is None
-    assert not any("segments" in note for note in planning.make(load(path), "scores").notes)
+    assert not any("token types" in note for note in planning.make(load(path), "scores").notes)
     found, _ = await scores(open_(path, "scores"), "the light of winter", texts(8))
     safetensors.torch.save_file(weights | {name: torch.zeros_like(weights[name])}, file, {"format": "pt"})
     assert np.allclose(found, direct(folder, "the light of winter", texts(8))[0], atol=2e-3)
@@ -188,7 +188,7 @@ def test_a_head_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", [False, OSError("gone"), OutOfMemory("no room")])
-def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
+def test_a_context_without_token_types_is_closed_before_its_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fault: bool | Exception
 ) -> None:
     closed: list[str] = []

@@ -307,7 +307,7 @@ async def test_eviction_stays_quick(open_: Opener, smollm2: Path) -> None:
     for attempt in range(3):  # the best of several: another program may have the processor in the moment
         instance = open_(smollm2, context=1024)
         for number in range(3):
-            await generate(instance, f"Chapter {number} of entry {attempt}. {STORY * 2}", limit=1)
+            await generate(instance, f"Chapter {number} of book {attempt}. {STORY * 2}", limit=1)
         start = time.perf_counter()
         instance.close()
         quickest = min(quickest, time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""The parts of scoring without a model: trees, rounds over them, prefixes that are kept; and what a plan tells."""
+"""Scoring without a model: token trees, their batches, the prefix cache, and plans."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def drawn(dice: random.Random) -> list[Branch]:
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize(("steps", "leaves"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
-def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: int, leaves: int) -> None:
+def test_batches_compute_every_target_after_its_ancestors(seed: int, steps: int, leaves: int) -> None:
     tree = Tree(drawn(random.Random(seed)))
     targets = tree.targets()
     seen = []
@@ -80,13 +80,13 @@ def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: i
 
 
 @pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("sequence", [1, 30, 90, 101, 250, 1000])
+@pytest.mark.parametrize("stem", [1, 30, 90, 101, 250, 1000])
 @pytest.mark.parametrize("leaves", [3, 56])
-def test_rounds_compute_little_twice(seed: int, sequence: int, leaves: int) -> None:
+def test_batches_compute_few_nodes_twice(seed: int, stem: int, leaves: int) -> None:
     dice = random.Random(seed)
     branches = [
         Branch(
-            [at, *(dice.randrange(9) for _ in range(dice.randrange(trunk) + 1))],
+            [at, *(dice.randrange(9) for _ in range(dice.randrange(stem) + 1))],
             [[dice.randrange(9) for _ in range(dice.randrange(1, 7))] for _ in range(dice.randrange(1, 200))],
         )
         for at in range(5)
@@ -100,7 +100,7 @@ def test_rounds_compute_little_twice(seed: int, sequence: int, leaves: int) -> N
     assert len(found) <= 2 + len(kept) / (50 if leaves == 56 else 3)
 
 
-def test_what_branches_share_is_one_node() -> None:
+def test_branches_share_the_nodes_of_a_common_beginning() -> None:
     tree = Tree([Branch([1, 2, 3], [[7, 8], [7, 9]]), Branch([1, 2, 4], [[5]]), Branch([1, 2], [[3, 6]])])
     assert tree.tokens == 4
     found = [([node.token for node in one.path()], list(one.wanted)) for one in tree.targets()]
@@ -112,7 +112,7 @@ def test_what_branches_share_is_one_node() -> None:
     assert np.isnan(tree.logprobs()[0]).all() and not np.isnan(tree.logprobs()[1]).any()
 
 
-def test_who_stands_behind_whom() -> None:
+def test_a_node_descends_from_its_ancestors_only() -> None:
     one, two, three, four = Tree([Branch([1, 2], [[3, 7, 8]]), Branch([4], [[5]])]).targets()
     assert two.descends_from(one) and three.descends_from(one) and one.descends_from(one)
     assert not one.descends_from(two) and not four.descends_from(one)
@@ -180,7 +180,7 @@ def plan_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_a_plan_says_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
+def test_a_plan_reports_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
     path = llamas.write(tmp_path / "m.gguf", *llamas.llama())
     found = plan_of(path)
     assert found.context == 4096
@@ -195,7 +195,7 @@ def test_a_plan_says_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "context"), [({}, 1536), ({"batch": 128, "ubatch": 128}, 896), ({"flash_attention": "off"}, 512)]
 )
-def test_a_plan_tells_the_memory_that_is_taken(smollm2: Path, plan_of: Any, options: Any, context: int) -> None:
+def test_a_plan_reports_the_memory_that_is_used(smollm2: Path, plan_of: Any, options: Any, context: int) -> None:
     options = options | {"mmap": False}
     plan = plan_of(smollm2, options, context=context)
     cells = context + options.get("batch", 512)
