@@ -21,7 +21,7 @@ from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 
 HOST_CACHE = "kept_prefixes"
-"""The plan's detail that tells the bytes for prefixes outside of the cache."""
+"""Key in the plan's detail: bytes for the host cache."""
 
 
 def build_decoder(
@@ -60,7 +60,7 @@ def build_decoder(
 
 
 def max_idle_tokens(options: LlamaOptions, length: int) -> int:
-    """Return how many tokens of earlier prompts are kept, where a slot has `length`."""
+    """Return how many tokens idle slots keep in all, for slots of `length` tokens."""
     if not options.prefix_reuse or options.deterministic:
         return 0
     return length if options.prefix_tokens == "auto" else options.prefix_tokens
@@ -83,7 +83,7 @@ def with_host_cache(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
 
 
 def make_speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
-    """Return who guesses ahead; None where nobody is to. Raises `LoadFailed` and `OutOfMemory`."""
+    """Return the speculator, None without speculation. Raises `LoadFailed` and `OutOfMemory`."""
     if options.speculation == "off":
         return None
     if model.recurrent or (model.window and not options.sliding_window_full):

@@ -23,16 +23,16 @@ class LlamaInstance(Instance):
     """A GGUF file with a context and a decode thread."""
 
     names: tuple[str, ...] = ()
-    """What clients call the model as it is, without an adapter."""
+    """Names of the model without an adapter."""
     persistence: PrefixPersistence | None = None
-    """Prefixes that outlive this instance."""
+    """Saves prefixes to disk; None if the options do not ask for it."""
 
     def __init__(self, model: Model, context: Context, decoder: Decoder, chosen: Plan, settings: LlamaOptions) -> None:
         self.model = model
         self.decoder = decoder
         self.settings = settings
         self.sampling = recommended(model.metadata)
-        """What is used where a request says nothing."""
+        """Sampling defaults of the model file."""
         self.length = chosen.context or model.trained
         """Tokens per slot."""
         self._context = context
@@ -40,7 +40,7 @@ class LlamaInstance(Instance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
+        """Plan the load; see `memory.plan`. Raises `LoadFailed` for files that cannot be used."""
         return with_host_cache(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
 
     @classmethod
@@ -91,10 +91,10 @@ class LlamaInstance(Instance):
         return adapters.choose(model, asked, names=self.names, known=tuple(self.settings.adapters))
 
     def prepare(self) -> None:
-        """Make what the function needs once the model is there; may raise `LoadFailed`."""
+        """Hook for functions, called once the model is loaded; may raise `LoadFailed`."""
 
     def info(self) -> InstanceInfo:
-        """Say what is served."""
+        """Return capacity, context and the model's description."""
         detail = {"description": self.model.description(), "trained_context": self.model.trained}
         return InstanceInfo(capacity=self._plan.slots, context=self.length, slots=self._plan.slots, detail=detail)
 

@@ -31,27 +31,27 @@ _BLOCK = re.compile(r"blk\.(\d+)\.")
 BYTES_PER_CELL = 48
 """Bytes that llama.cpp keeps of each token in the cache besides its keys and values: position, sequences, …"""
 MAX_MEASURED_TOKENS = 1 << 20
-"""Tokens up to which a cache is weighed. llama.cpp really makes what it keeps of each token, so that weighing a larger
-one could itself run out of memory: its size is drawn from two smaller ones on the same line."""
+"""KV cache size, in tokens, up to which contexts are measured. llama.cpp allocates its metadata of each cell even then,
+so that larger ones could run out of memory: they are extrapolated linearly from two smaller ones."""
 
 
 class ModelSize(msgspec.Struct, kw_only=True, frozen=True):
-    """What does not depend on the context."""
+    """Sizes that do not depend on the context."""
 
     weights: int
     trained: int
-    """Tokens of the longest context it was trained on."""
+    """Context length, in tokens, that the model was trained for."""
     layers: int
 
 
 class LayerWeights(msgspec.Struct, kw_only=True, frozen=True):
-    """Where the weights are: bytes of each layer, of its experts among them, of the output, and of what is left."""
+    """Bytes of the weights: of each layer, of the experts in each layer, of the output, and of the rest."""
 
     layers: tuple[int, ...]
     experts: tuple[int, ...]
     output: int
     rest: int
-    """The input's, which llama.cpp leaves to the CPU."""
+    """Mostly the input embeddings, which llama.cpp keeps on the CPU."""
 
 
 class ContextSize(msgspec.Struct, kw_only=True, frozen=True):
@@ -68,7 +68,7 @@ class ContextSize(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MemoryEstimate:
-    """Weighs one model with one set of options; what was weighed before is looked up. Close it."""
+    """Estimates of one model with one set of options, cached on disk. Close it."""
 
     def __init__(self, path: str, options: LlamaOptions) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class MemoryEstimate:
         return size
 
     def layers(self) -> LayerWeights:
-        """Return where the weights are; raises `LoadFailed`."""
+        """Return the bytes of the weights by layer; raises `LoadFailed`."""
         known = self._cache().get("blocks")
         if known is not None:
             return msgspec.convert(known, LayerWeights)
@@ -115,7 +115,7 @@ class MemoryEstimate:
         return extrapolate(small, full, (context - large // 2) / max(1, large - large // 2))
 
     def close(self) -> None:
-        """Free the model and write down what was weighed."""
+        """Free the model and save the estimates."""
         if self._entries is not None:
             self._entries.save()
         if self._model is not None:
@@ -128,9 +128,9 @@ class MemoryEstimate:
         if known is not None:
             return msgspec.convert(known, ContextSize)
         model = self._open(target)
-        with log.listen(debug=True) as heard:
+        with log.listen(debug=True) as lines:
             Context.open(model, self._options, target, context=context, slots=slots).close()
-        size = read_sizes([line for _, line in heard])
+        size = read_sizes([line for _, line in lines])
         size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * BYTES_PER_CELL
         self._cache().put(key, msgspec.to_builtins(size))
         return size
@@ -146,7 +146,7 @@ class MemoryEstimate:
     def _cache(self) -> EstimateCache:
         if self._entries is None:
             if not Path(self._path).is_file():
-                self._open(Target())  # says what is wrong with the file
+                self._open(Target())  # raises with the reason
             self._entries = EstimateCache(Path(self._path), VERSION)
         return self._entries
 
@@ -169,7 +169,7 @@ class MemoryEstimate:
 
 
 def layer_weights(tensors: Mapping[str, int], layers: int) -> LayerWeights:
-    """Return where the bytes of these tensors go. An output that is the embedding again is there twice."""
+    """Return the bytes of these tensors by layer. An output tied to the embedding counts twice."""
     blocks, experts, output, rest = [0] * layers, [0] * layers, 0, 0
     for name, size in tensors.items():
         block = _BLOCK.match(name)
@@ -186,7 +186,7 @@ def layer_weights(tensors: Mapping[str, int], layers: int) -> LayerWeights:
 
 
 def experts_on_cpu(options: LlamaOptions, layers: int) -> int:
-    """Return of how many layers the experts stay with the CPU."""
+    """Return the number of layers whose experts stay on the CPU."""
     return layers if options.cpu_moe else min(options.n_cpu_moe, layers)
 
 
@@ -197,9 +197,9 @@ def weights_by_pool(blocks: LayerWeights, target: Target, experts: int) -> dict[
     found: Counter[str] = Counter({RAM: blocks.rest})
     for at, pool in enumerate(pools):
         size = blocks.layers[at] if at < layers else blocks.output
-        kept = blocks.experts[at] if at < min(experts, layers) else 0
-        found[RAM] += kept
-        found[pool] += size - kept
+        on_cpu = blocks.experts[at] if at < min(experts, layers) else 0
+        found[RAM] += on_cpu
+        found[pool] += size - on_cpu
     if target.split == "row" and any(target.shares):
         spread, whole = sum(size for pool, size in found.items() if pool != RAM), sum(target.shares)
         for device, share in zip(target.devices, target.shares, strict=True):
@@ -208,7 +208,7 @@ def weights_by_pool(blocks: LayerWeights, target: Target, experts: int) -> dict[
 
 
 def extrapolate(one: ContextSize, two: ContextSize, steps: float) -> ContextSize:
-    """Return the size that lies `steps` times as far from `one` as `two` does, on the same line."""
+    """Extrapolate linearly: the size `steps` times as far from `one` as `two` is."""
 
     def reach(small: Mapping[str, int], large: Mapping[str, int]) -> dict[str, int]:
         return {pool: int(small.get(pool, 0) + (size - small.get(pool, 0)) * steps) for pool, size in large.items()}
@@ -217,9 +217,9 @@ def extrapolate(one: ContextSize, two: ContextSize, steps: float) -> ContextSize
 
 
 def read_sizes(lines: Sequence[str]) -> ContextSize:
-    """Add up the buffers told in llama.cpp's log while it made a context.
+    """Add up the buffers in llama.cpp's log of creating a context.
 
-    A cache first tells the device of each of its layers, then its size, of which every layer takes the same part.
+    For a KV cache the log has the device of each layer, then the total size, which layers share equally.
     """
     cache: Counter[str] = Counter()
     compute: Counter[str] = Counter()

@@ -16,7 +16,7 @@ import msgspec
 
 Numbers = dict[str, Any]
 _FORMAT = 3
-"""Goes up whenever entries of another shape are written under old keys."""
+"""Incremented whenever the shape of entries changes."""
 
 
 class _CacheFile(msgspec.Struct, kw_only=True):
@@ -25,7 +25,7 @@ class _CacheFile(msgspec.Struct, kw_only=True):
 
 
 class EstimateCache:
-    """The entries of one model file, measured by one version of one library."""
+    """The estimates of one model file by one version of llama.cpp."""
 
     def __init__(self, model: Path, version: str) -> None:
         real = model.resolve()
@@ -36,16 +36,16 @@ class EstimateCache:
         self._changed = False
 
     def get(self, key: str) -> Numbers | None:
-        """Return what was put under the key for the same file and version."""
+        """Return the entry of a key, None if there is none."""
         return self._content.entries.get(key)
 
     def put(self, key: str, numbers: Numbers) -> None:
-        """Remember; `save` writes it."""
+        """Set an entry; `save` writes it."""
         self._content.entries[key] = numbers
         self._changed = True
 
     def save(self) -> None:
-        """Write what is new, whole or not at all."""
+        """Write changed entries: temporary file, then rename."""
         if not self._changed:
             return
         with contextlib.suppress(OSError):

@@ -14,22 +14,22 @@ from host.errors import OutOfMemory
 from host.function import RAM
 
 SLOTS = 4
-"""Sequences side by side when the manifest leaves it open."""
+"""Slots if the manifest has `slots: auto`."""
 CONTEXT_STEP = 256
 COMFORTABLE_CONTEXT = 4096
-"""Tokens per slot under which having fewer slots is better than having shorter ones."""
+"""Context per slot, in tokens, below which fewer slots are preferred to shorter ones."""
 MIN_CONTEXT = 512
 SHARE = 2
-"""`context: auto` takes at most one part in so many of what the weights leave: other models want to live as well."""
+"""`context: auto` takes at most this share (one half) of what the weights leave, so that other models fit too."""
 
 Bytes = Mapping[str, int]
-"""By pool; a pool that is not there has no limit."""
+"""Bytes by memory pool; as a limit, missing pools are unlimited."""
 BytesNeeded = Callable[[Target, int, int], Bytes]
-"""All that a target, a context per slot, and a number of slots take."""
+"""Bytes needed for a target, a context per slot, and a number of slots."""
 
 
 class FitRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """What a manifest says, None where it leaves it open; and what a model was made for."""
+    """The manifest's values, None for `auto`, and the model's trained context and layers."""
 
     context: int | None = None
     slots: int | None = None
@@ -40,7 +40,7 @@ class FitRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class FitResult(msgspec.Struct, kw_only=True, frozen=True):
-    """What is to be loaded."""
+    """The target, context per slot and slots to load."""
 
     target: Target
     context: int
@@ -48,7 +48,7 @@ class FitResult(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MemoryFit:
-    """Fits one model. `weights` is what a target takes before any context."""
+    """Fits one model. `needed` and `weights` return bytes with and without a context; `room` is available."""
 
     def __init__(
         self, request: FitRequest, needed: BytesNeeded, weights: Callable[[Target], Bytes], room: Bytes
@@ -59,7 +59,7 @@ class MemoryFit:
         self._room = room
 
     def choose(self, layouts: Sequence[Target]) -> FitResult:
-        """Choose from `layouts`, the first of them that holds the model; else as many layers as fit on the last.
+        """Choose the first of `layouts` that the model fits into, else as many layers as fit on the last.
 
         Raises `OutOfMemory` when a second attempt cannot take less than the first.
         """
@@ -85,7 +85,7 @@ class MemoryFit:
 
     def _shape(self, target: Target, layouts: Sequence[Target]) -> FitResult:
         request = self._request
-        # A model that is partly on the CPU gave its context up for layers already.
+        # A partly offloaded model already traded context for layers.
         partial = target not in layouts
         limits = self._room if request.context or partial else self._share_of(target)
         least = min(request.trained, COMFORTABLE_CONTEXT)
@@ -117,7 +117,7 @@ class MemoryFit:
         return max(least, largest(least // CONTEXT_STEP, trained // CONTEXT_STEP, fits) * CONTEXT_STEP)
 
     def _shrink(self, choice: FitResult) -> FitResult:
-        """Return something smaller, as far as the manifest leaves it open."""
+        """Return a smaller choice within what the manifest leaves open."""
         request = self._request
         context = request.context or max(min(MIN_CONTEXT, choice.context), choice.context // 2)
         slots = request.slots or max(1, choice.slots // 2)
@@ -131,7 +131,7 @@ class MemoryFit:
 
 
 def fits_into(taken: Bytes, limits: Bytes) -> bool:
-    """Say whether every pool gives no more than its limit."""
+    """Return whether every pool gives no more than its limit."""
     return all(size <= limits[pool] for pool, size in taken.items() if pool in limits)
 
 

@@ -110,7 +110,7 @@ def _request(load: Load, options: LlamaOptions, model: ModelSize) -> FitRequest:
 
 
 def _with_extras(weights: dict[str, int], adapters: int) -> dict[str, int]:
-    """Add the process, and adapters, which lie beside the weights that they change."""
+    """Add the process's bytes to RAM, and the adapters' in proportion to the weights they apply to."""
     whole = max(1, sum(weights.values()))
     found = {pool: size + adapters * size // whole for pool, size in weights.items()}
     return found | {RAM: found.get(RAM, 0) + PROCESS}

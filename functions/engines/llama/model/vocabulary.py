@@ -71,7 +71,7 @@ class Vocabulary:
         return "" if token is None else self._bytes(token, special=True).decode("utf-8", "replace")
 
     def ends(self, token: int) -> bool:
-        """Say whether the token ends a generation."""
+        """Return whether the token ends a generation."""
         found = self._ends.get(token)
         if found is None:
             found = self._ends[token] = bool(lib.llama_vocab_is_eog(self._handle, token))

@@ -128,7 +128,7 @@ class PooledContext:
         self._flag[0] = b"x"
 
     def close(self) -> None:
-        """Free it; safe to call twice."""
+        """Free the memory; safe to call twice."""
         handle, self.handle = self.handle, 0
         if handle:
             lib.llama_free(handle)

@@ -33,9 +33,9 @@ class PooledEstimate(MemoryEstimate):
         if weighed is not None:
             return msgspec.convert(weighed, ContextSize)
         model = self._open(target)
-        with log.listen(debug=True) as heard:
+        with log.listen(debug=True) as lines:
             PooledContext.open(model, self._options, target, known=known, pooling=pooling, longest=longest).close()
-        size = read_sizes([line for _, line in heard])
+        size = read_sizes([line for _, line in lines])
         size.compute[RAM] = size.compute.get(RAM, 0) + outputs(self._options, known, pooling, longest)
         self._cache().put(key, msgspec.to_builtins(size))
         return size

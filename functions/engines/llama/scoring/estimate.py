@@ -21,9 +21,9 @@ class ScoringEstimate(MemoryEstimate):
         if known is not None:
             return msgspec.convert(known, ContextSize)
         model = self._open(target)
-        with log.listen(debug=True) as heard:
+        with log.listen(debug=True) as lines:
             ScoringContext.make(model, self._options, target, cells=cells).close()
-        size = read_sizes([line for _, line in heard])
+        size = read_sizes([line for _, line in lines])
         size.cache[RAM] = size.cache.get(RAM, 0) + cells * BYTES_PER_CELL
         self._cache().put(key, msgspec.to_builtins(size))
         return size

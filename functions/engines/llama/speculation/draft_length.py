@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class DraftLength:
-    """How many tokens to draft for one sequence: as many as were right lately, and one more each time all were."""
+    """Number of tokens to draft for one sequence: doubled if all were accepted, else as many as were accepted."""
 
     __slots__ = ("_most", "accepted", "count", "rejected")
 
@@ -15,7 +15,7 @@ class DraftLength:
         self.rejected = 0
 
     def learn(self, drafted: int, right: int) -> None:
-        """Take note of how many of the drafted tokens were right."""
+        """Record how many of the drafted tokens were accepted."""
         self.accepted += right
         self.rejected += drafted - right
         self.count = min(self._most, self.count * 2) if right == drafted else max(1, right)

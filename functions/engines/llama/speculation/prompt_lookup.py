@@ -18,7 +18,7 @@ class NgramIndex:
         self._seen = 0
 
     def draft(self, tokens: list[int], count: int) -> list[int]:
-        """Return up to `count` tokens that may come after these; empty when nothing like the end stood before."""
+        """Return up to `count` tokens that may come after these; empty if the last n-gram did not occur before."""
         self._read(tokens)
         for size in (_LONG, _SHORT):
             end = self._ends.get(tuple(tokens[-size:])) if len(tokens) > size else None
@@ -27,7 +27,7 @@ class NgramIndex:
         return []
 
     def _read(self, tokens: list[int]) -> None:
-        """Take in every n-gram that ends before the last token."""
+        """Index every n-gram that ends before the last token."""
         for end in range(max(self._seen, _SHORT), len(tokens)):
             for size in (_LONG, _SHORT):
                 if end >= size:

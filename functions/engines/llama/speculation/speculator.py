@@ -13,17 +13,17 @@ from functions.engines.llama.speculation.prompt_lookup import NgramIndex
 
 
 class Speculator(Protocol):
-    """Guesses for the sequences of a step."""
+    """Drafts tokens for the sequences of a step."""
 
     def draft(self, sequences: Many[Sequence]) -> list[list[int]]:
-        """Return the tokens that may come next for each, up to what its `draft` allows, none where it has no idea."""
+        """Return draft tokens for each sequence, at most its `draft_limit`, possibly none."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Free the resources."""
 
 
 class PromptLookup:
-    """Guesses from each sequence's own text."""
+    """Drafts from each sequence's own tokens."""
 
     def __init__(self) -> None:
         self._texts: dict[Sequence, NgramIndex] = {}
@@ -34,4 +34,4 @@ class PromptLookup:
         return [self._texts[sequence].draft(sequence.tokens, sequence.draft_limit) for sequence in sequences]
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""

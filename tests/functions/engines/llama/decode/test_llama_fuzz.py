@@ -135,8 +135,8 @@ def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"GGUF", "ends within its head"),
-        (b"PK\x03\x04" + bytes(60), "no GGUF file"),
+        (b"GGUF", "ends within its header"),
+        (b"PK\x03\x04" + bytes(60), "not a GGUF file"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version is 1"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "counts more"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63), "ends within"),

@@ -169,8 +169,8 @@ def wrong(folder: Path, kind: str) -> Path:
     ("kind", "words"),
     [
         ("cut", "file bounds|broken|ends"),
-        ("head", "ends within its head|broken"),
-        ("zip", "no GGUF file"),
+        ("head", "ends within its header|broken"),
+        ("zip", "not a GGUF file"),
         ("gone", "is not there"),
         ("model", "is a model, not a LoRA"),
         ("control", "is a control_vector, not a LoRA"),

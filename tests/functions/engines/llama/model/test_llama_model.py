@@ -52,7 +52,7 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", b"<!DOCTYPE html>"])
 def test_another_kind_of_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
-    with pytest.raises(LoadFailed, match="no GGUF file"):
+    with pytest.raises(LoadFailed, match="not a GGUF file"):
         opened(tmp_path / "x.gguf")
 
 
