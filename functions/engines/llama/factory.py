@@ -36,7 +36,7 @@ def build_decoder(
 ) -> Decoder:
     """Return a decoder over the context, of which each slot holds `length` tokens.
 
-    `host_cache` are the bytes that prefixes nobody uses may take outside of the cache.
+    `host_cache` is the size of the host cache in bytes; 0 for none.
     """
     windowed = bool(model.window) and not options.sliding_window_full
     return Decoder(
@@ -67,10 +67,10 @@ def max_idle_tokens(options: LlamaOptions, length: int) -> int:
 
 
 def with_host_cache(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
-    """Return the plan with the bytes of what is kept of prompts outside of the cache.
+    """Return the plan with the bytes of the host cache added to RAM.
 
-    That is half of what the budget leaves at most, for others want to live as well, and nothing on accelerators: the
-    way there is long.
+    At most half of what the budget leaves, so that other models fit too; none for models on accelerators, where copying
+    states is slow.
     """
     taken, slots, context = dict(chosen.bytes), chosen.slots, chosen.context or 0
     host_cache = 0
@@ -102,6 +102,6 @@ def make_speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan)
 
 
 _CANNOT = (
-    "`speculation: {}` does not work with this model: wrong guesses must be taken back, and its memory (a state, or a "
+    "`speculation: {}` does not work with this model: rejected tokens must be removed, and its memory (a state, or a "
     "sliding window) cannot be cut. Set `speculation: off`, or for a sliding window `sliding_window_full: true`."
 )

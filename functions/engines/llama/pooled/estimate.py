@@ -13,7 +13,7 @@ from host.function import RAM
 
 
 class PooledEstimate(MemoryEstimate):
-    """Weighs contexts that give vectors; what was weighed before is looked up."""
+    """Estimates of contexts with pooling, cached on disk."""
 
     def traits(self) -> ModelTraits:
         """Return what the model is; raises `LoadFailed`."""
@@ -29,9 +29,9 @@ class PooledEstimate(MemoryEstimate):
         known = self.traits()
         typed = " in segments" if uses_token_types(known, pooling) else ""
         key = f"pooled {pooling.kind}{typed} {pooling.stepwise} {longest} {self._cache_key(target)}"
-        weighed = self._cache().get(key)
-        if weighed is not None:
-            return msgspec.convert(weighed, ContextSize)
+        cached = self._cache().get(key)
+        if cached is not None:
+            return msgspec.convert(cached, ContextSize)
         model = self._open(target)
         with log.listen(debug=True) as lines:
             PooledContext.open(model, self._options, target, known=known, pooling=pooling, longest=longest).close()

@@ -12,7 +12,7 @@ from host.function import RAM
 
 
 class ScoringEstimate(MemoryEstimate):
-    """Weighs contexts for scoring; what was weighed before is looked up."""
+    """Estimates of contexts for scoring, cached on disk."""
 
     def scoring(self, target: Target, cells: int) -> ContextSize:
         """Estimate the bytes of a context of so many cells; raises `LoadFailed`."""

@@ -202,12 +202,12 @@ class Scorer:
         after = known + len(missing) - len(batch_plan.ancestors)
         targets = {id(node) for node in batch_plan.targets}
         for step in batch_plan.steps:
-            wants = id(step.node) in targets
-            if batch.count == batch.size or (wants and len(self._outputs) == SEQUENCES):
+            needs_logits = id(step.node) in targets
+            if batch.count == batch.size or (needs_logits and len(self._outputs) == SEQUENCES):
                 self._compute(guard)
             position = after + step.node.depth - 1
-            index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=wants)
-            if wants:
+            index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=needs_logits)
+            if needs_logits:
                 self._outputs.append((index, step.node))
         if batch.count:
             self._compute(guard)

@@ -1,4 +1,4 @@
-"""`deterministic: true`: the same seed gives the same text, and the same probabilities to the last bit, in company."""
+"""`deterministic: true`: the same seed gives the same text and bit-identical logits beside other requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def read(decoder: Decoder, one: GenerationRequest) -> str:
         return "".join([item.text async for item in news if isinstance(item, TextDelta)])
 
 
-async def test_the_same_text_alone_and_in_company(model: Model, open_: Callable[[], Decoder]) -> None:
+async def test_the_same_text_alone_and_beside_others(model: Model, open_: Callable[[], Decoder]) -> None:
     # At this temperature, and with every word allowed, a change of the last bit soon changes the text.
     asked = [want(model, f"Write about {what}. " * (1 + 12 * (seed % 2)), seed) for seed, what in
              enumerate(("the sea", "bread", "bees"))]  # fmt: skip

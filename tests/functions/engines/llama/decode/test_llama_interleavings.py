@@ -122,13 +122,13 @@ async def test_a_random_schedule(model: Model, make: Make, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("options", [{"chunk": 5}, {"prefix_tokens": 40}, {"prefix_reuse": False}, {"batch": 6}])
-async def test_whatever_the_options(model: Model, make: Make, seed: int, options: dict[str, Any]) -> None:
+async def test_any_options(model: Model, make: Make, seed: int, options: dict[str, Any]) -> None:
     asked = wants(model, 50 + seed, 10)
     agree(await crowd(make(**options), asked, seed), await alone(make, asked))
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_prefixes_come_back_from_the_host_cache(model: Model, make: Make, seed: int) -> None:
+async def test_prefixes_are_restored_from_the_host_cache(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, 100 + seed, 16)
     decoder = make(host_cache=1 << 20)
     expected = await alone(make, asked)
@@ -152,7 +152,7 @@ async def test_one_at_a_time(model: Model, make: Make, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_guessing_ahead_changes_nothing(model: Model, make: Make, seed: int) -> None:
+async def test_speculation_changes_nothing(model: Model, make: Make, seed: int) -> None:
     if model.recurrent or model.window:
         pytest.skip("refused at load: such memories cannot be cut")
     asked = wants(model, 400 + seed, 10)
@@ -160,7 +160,7 @@ async def test_guessing_ahead_changes_nothing(model: Model, make: Make, seed: in
     agree(await crowd(make(**context_options), asked, seed), await alone(make, asked))
 
 
-async def test_a_request_with_many_answers_lets_others_pass(model: Model, make: Make) -> None:
+async def test_a_request_with_many_answers_does_not_block_others(model: Model, make: Make) -> None:
     decoder = make(slots=2, cells=2 * LENGTH)
     many, one = wants(model, 1, 2)
     order: list[str] = []

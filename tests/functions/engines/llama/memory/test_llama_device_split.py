@@ -1,4 +1,4 @@
-"""Layers on accelerators: which devices, how many layers, which shares. On tables of devices; no GPU is needed."""
+"""Layers on accelerators: devices, number of layers, shares. Uses made-up devices; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def choose(
     return MemoryFit(wish, needed, weights, room).choose(layouts(said, there, room, found))
 
 
-def test_one_device_takes_it_all_if_it_can() -> None:
+def test_one_device_is_used_if_the_model_fits() -> None:
     choice = choose(gpu(0, 20), gpu(1, 22), context=4096, slots=2)
     assert [device.pool for device in choice.target.devices] == ["cuda:1"], "the one with the most free memory"
     assert choice.target.offloaded(LAYERS) == LAYERS + 1 and choice.target.split == "none"
 
 
-def test_else_it_is_split_over_as_few_as_hold_it() -> None:
+def test_a_larger_model_is_split_over_as_few_devices_as_possible() -> None:
     choice = choose(gpu(0, 5), gpu(1, 2), gpu(2, 4), context=4096, slots=2)
     assert [device.pool for device in choice.target.devices] == ["cuda:0", "cuda:2"], "in llama.cpp's order"
     assert (choice.target.split, choice.target.shares) == ("layer", (5.0, 4.0))
@@ -96,7 +96,7 @@ def test_layers_that_are_asked_for_are_not_changed() -> None:
     assert choose(gpu(0), options={"gpu_layers": 500}).target.offloaded(LAYERS) == LAYERS + 1
 
 
-def test_open_contexts_leave_half_of_what_is_left() -> None:
+def test_an_automatic_context_takes_half_of_the_remaining_memory() -> None:
     choice = choose(gpu(0, 12))
     taken, whole = needed(choice.target, choice.context, choice.slots)["cuda:0"], weights(choice.target)["cuda:0"]
     assert taken <= whole + (12 * GIB - whole) // 2
@@ -188,7 +188,7 @@ def test_quantised_values_are_fine_with_flash_attention() -> None:
     msgspec.convert({"cache_type_k": "q8_0", "flash_attention": "off"}, LlamaOptions)
 
 
-def test_less_after_memory_ran_out() -> None:
+def test_a_second_attempt_is_smaller() -> None:
     assert choose(gpu(0), context=4096, attempt=1).slots == 2
     less = choose(gpu(0), context=4096, slots=1, attempt=1)
     assert less.target.offloaded(LAYERS) == 24, "nothing else is open: fewer layers"
@@ -206,7 +206,7 @@ def test_less_after_memory_ran_out() -> None:
         (5, 4, {"cuda:0": 12 * GIB}, 9),  # somebody else on this machine has the rest
     ],
 )
-def test_what_a_device_may_give(free: int, held: int, memory: dict[str, int], room: float) -> None:
+def test_available_memory_of_a_device(free: int, held: int, memory: dict[str, int], room: float) -> None:
     load = Load(
         manifest=Manifest(task="chat", model="x"),
         path="x",
@@ -229,7 +229,7 @@ def test_rows_are_spread_by_share() -> None:
     assert taken["cuda:1"] == 3 * taken["cuda:0"] and taken["ram"] == INPUT
 
 
-def test_tensors_are_sorted_out() -> None:
+def test_weights_by_layer() -> None:
     names = {"token_embd.weight": 7, "blk.0.attn_q.weight": 1, "blk.1.ffn_up_exps.weight": 5, "blk.1.ffn_up.weight": 2}
     blocks = layer_weights(names | {"output_norm.weight": 1}, 2)
     assert blocks == LayerWeights(layers=(1, 7), experts=(0, 5), output=8, rest=7), (
@@ -259,14 +259,14 @@ def test_patterns_of_experts() -> None:
         Target(devices=(gpu(0), gpu(1)), layers=40, split="row", shares=(1.0, 1.0)),
     ],
 )
-def test_a_plan_tells_its_layout(target: Target) -> None:
+def test_a_plan_contains_its_layout(target: Target) -> None:
     seen = (gpu(0), gpu(1), gpu(2))
     again = from_detail(msgspec.json.decode(msgspec.json.encode(to_detail(target, LAYERS))), seen)
     assert (again.devices, again.split, again.shares) == (target.devices, target.split, target.shares)
     assert again.pools(LAYERS) == target.pools(LAYERS)
 
 
-def test_a_device_that_went_away() -> None:
+def test_a_planned_device_that_is_gone() -> None:
     with pytest.raises(LoadFailed, match="cuda:2 was there"):
         from_detail(to_detail(Target(devices=(gpu(2),)), LAYERS), (gpu(0),))
 

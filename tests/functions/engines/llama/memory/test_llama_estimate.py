@@ -1,4 +1,4 @@
-"""What is planned is what is taken: plans beside the memory of a process that really loads, and llama.cpp's own log."""
+"""Memory estimates compared with the memory of a process that loads, and with llama.cpp's log."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_windows_and_states_are_small(tmp_path: Path) -> None:
     assert taken(mamba) < 64 << 10, "a state does not grow with the context"
 
 
-def test_a_cache_too_large_to_be_weighed_is_reckoned(smollm2: Path) -> None:
+def test_a_kv_cache_too_large_to_measure_is_extrapolated(smollm2: Path) -> None:
     before = peak()
     plan = make(load(smollm2, {}, context=100_000_000, slots=4))
     expected = 400_000_000 * (30 * 3 * 64 * 2 * 2 + 48)
@@ -136,7 +136,7 @@ def test_a_cache_too_large_to_be_weighed_is_reckoned(smollm2: Path) -> None:
     assert peak() - before < 400 * MIB
 
 
-def test_what_is_reckoned_is_what_would_be_weighed(smollm2: Path) -> None:
+def test_extrapolated_sizes_equal_measured_ones(smollm2: Path) -> None:
     estimate = MemoryEstimate(str(smollm2), LlamaOptions())
     small, large = (
         estimate.context(Target(), MAX_MEASURED_TOKENS // 8, 2),

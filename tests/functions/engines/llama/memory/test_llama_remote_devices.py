@@ -135,7 +135,7 @@ def compare(model: Path, places: list[str], tmp_path: Path, **asked: Any) -> dic
         ((300, 400), {"main_gpu": 0}, "rpc:0"),
     ],
 )
-def test_what_is_planned_is_laid_out(
+def test_planned_bytes_equal_the_layout(
     smollm2: Path, places: list[str], tmp_path: Path, rooms: tuple[int, int], options: dict[str, Any], devices: str
 ) -> None:
     found = compare(smollm2, places, tmp_path, rooms=rooms, context=1024, **options)

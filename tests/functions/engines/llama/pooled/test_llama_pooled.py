@@ -1,4 +1,4 @@
-"""Pooled models: scores of a cross-encoder as Transformers computes them, decoders by their last token, and words."""
+"""Pooled models: scores of a cross-encoder equal those of Transformers; pooling of decoders; the tokenizer."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def scores(model: PooledModel, query: str, documents: list[str]) -> tuple[
     return [float(row[0]) for row in await model.rows(items)], sum(len(item.ids) for item in items)
 
 
-async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
+async def test_scores_equal_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
     query, documents = "the light of winter", texts(40)
     found, tokens = await scores(ranker, query, documents)
     expected, counted = direct(folder, query, documents)
@@ -123,7 +123,7 @@ async def test_the_head_matters(open_: Opener, folder: Path) -> None:
     assert not np.allclose(found, expected, atol=0.05)
 
 
-async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None:
+async def test_concurrent_requests_are_merged_into_batches(ranker: PooledModel, folder: Path) -> None:
     documents = texts(12)
     before = ranker._batcher.batches
     answers = await asyncio.gather(*(scores(ranker, query, documents) for query in WORDS[:8]))
@@ -156,7 +156,7 @@ async def test_token_types_of_a_model_in_several_files(open_: Opener, folder: Pa
     ("without", "rows", "words"),
     [(_TOKENS, 2, "has token_types.weight but not token_embd.weight"), (None, 1, "several token types, .* has 1$")],
 )
-def test_tables_that_do_not_belong_together_are_told(
+def test_mismatched_tables_are_an_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, without: str | None, rows: int, words: str
 ) -> None:
     path = ranking(folder, "apart.gguf")
@@ -181,7 +181,7 @@ async def test_a_model_without_token_type_embeddings(open_: Opener, tmp_path: Pa
     assert np.allclose(found, direct(folder, "the light of winter", texts(8))[0], atol=2e-3)
 
 
-def test_a_head_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_header_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "odd.gguf").write_bytes(b"GGUX" * 9)
     with pytest.raises(LoadFailed, match=r"head of odd\.gguf cannot be read"):
         TokenTypes.read(tmp_path / "odd.gguf", 64)
@@ -251,37 +251,35 @@ LONG = "a text that is much longer than a batch of sixteen tokens, and that is t
 
 
 @pytest.mark.parametrize("batch", [16, 512])
-async def test_a_decoder_gives_the_state_of_its_last_token(
-    open_: Opener, decoder: tuple[Any, Path], batch: int
-) -> None:
+async def test_last_token_pooling_of_a_decoder(open_: Opener, decoder: tuple[Any, Path], batch: int) -> None:
     model, path = decoder
     given = ["a river of stones", "x", LONG, "winter"]
     found = await rows(open_(path, "vectors", {"batch": batch}), given)
     assert cosines(found, np.stack([stated(model, text)[-1] for text in given])).min() > 0.9999
 
 
-async def test_the_mean_of_a_decoder_needs_all_tokens_at_once(open_: Opener, decoder: tuple[Any, Path]) -> None:
+async def test_mean_pooling_of_a_decoder_needs_one_batch_per_input(open_: Opener, decoder: tuple[Any, Path]) -> None:
     model, path = decoder
     given = ["a river of stones", LONG]
     found = await rows(open_(path, "vectors", {"batch": 16, "pooling": "mean"}), given)
     assert cosines(found, np.stack([stated(model, text).mean(0) for text in given])).min() > 0.9999
 
 
-async def test_a_decoders_file_that_names_no_pooling(open_: Opener, decoder: tuple[Any, Path]) -> None:
+async def test_a_decoder_without_declared_pooling(open_: Opener, decoder: tuple[Any, Path]) -> None:
     path = qwen3.convert(decoder[0], decoder[1].parent / "silent.gguf", pooling=None)
     assert planning.make(load(path), "vectors").notes[0].startswith("pooling: last (the file names none; a causal")
     found = await rows(open_(path, "vectors"), [LONG])
     assert cosines(found, stated(decoder[0], LONG)[-1:]).min() > 0.9999
 
 
-async def test_words_spelled_like_special_tokens_stay_words(open_: Opener, decoder: tuple[Any, Path]) -> None:
+async def test_text_spelled_like_special_tokens_stays_text(open_: Opener, decoder: tuple[Any, Path]) -> None:
     words = open_(decoder[1], "vectors").words
     assert words.bare("a</s>") == list(b"a</s>")
     assert (await words.encode(["a"]))[0].tolist() == [ord("a"), qwen3.EOS]
 
 
 @pytest.mark.slow
-async def test_company_changes_no_more_than_quantised_kernels_do(open_: Opener, smollm2: Path) -> None:
+async def test_batching_changes_no_more_than_quantised_kernels_do(open_: Opener, smollm2: Path) -> None:
     given = ["a river", "x", " ".join(["stone", "light", "window"] * 30), "The capital of France is"]
     model = open_(smollm2, "vectors", context=512)
     alone = np.concatenate([await rows(model, [text]) for text in given])

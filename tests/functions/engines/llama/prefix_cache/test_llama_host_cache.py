@@ -1,4 +1,4 @@
-"""The host cache: what idle slots held comes back as it was, within its bytes, and nobody else's steps pay for it."""
+"""The host cache: saved prefixes are restored unchanged, within the limit on bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made(tokens: int = 1000, count: int = 3) -> tuple[Storing, HostCache, Slots]
     return memory, host_cache, Slots(count, memory, host_cache=host_cache)
 
 
-def test_idle_slots_are_empty_once_somebody_else_begins() -> None:
+def test_idle_slots_are_cleared_once_another_request_starts() -> None:
     memory, host_cache, slots = made()
     slots.release(begin(slots, memory, [*SYSTEM, 1]))
     other = begin(slots, memory, [7, 8, 9])
@@ -53,7 +53,7 @@ def test_idle_slots_are_empty_once_somebody_else_begins() -> None:
     memory.compute(back)
 
 
-def test_part_of_what_is_stored_is_used_and_all_of_it_stays() -> None:
+def test_part_of_a_saved_prefix_is_used_and_all_of_it_stays() -> None:
     memory, host_cache, slots = made()
     slots.release(begin(slots, memory, [*SYSTEM, 1, 2, 3]))
     begin(slots, memory, [7])
@@ -62,7 +62,7 @@ def test_part_of_what_is_stored_is_used_and_all_of_it_stays() -> None:
     memory.compute(one)
 
 
-def test_a_conversation_that_goes_on_replaces_its_beginning() -> None:
+def test_a_continued_conversation_replaces_its_shorter_prefix() -> None:
     memory, host_cache, slots = made()
     slots.release(begin(slots, memory, SYSTEM))
     begin(slots, memory, [7])
@@ -79,7 +79,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [one.tokens[0] for one in host_cache] == [2000, 1000]
 
 
-def test_short_prefixes_are_not_worth_it() -> None:
+def test_short_prefixes_are_not_saved() -> None:
     memory, host_cache, slots = made()
     slots.release(begin(slots, memory, list(range(MIN_TOKENS - 1))))
     begin(slots, memory, [777])
@@ -94,7 +94,7 @@ def test_adapters_are_kept_apart() -> None:
     assert len(list(host_cache)) == 1
 
 
-def test_all_of_it_comes_down_to_be_kept() -> None:
+def test_all_saved_prefixes_are_yielded_at_shutdown() -> None:
     memory, _, slots = made()
     for start in (0, 1000):
         slots.release(begin(slots, memory, list(range(start, start + 50))))
@@ -104,7 +104,7 @@ def test_all_of_it_comes_down_to_be_kept() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(0, 400), st.booleans())
-def test_memory_is_what_slots_say_and_the_host_cache_keeps_its_bound(
+def test_the_kv_cache_matches_the_slots_and_the_host_cache_its_limit(
     data: st.DataObject, bound: int, shares: bool
 ) -> None:
     memory = Storing(cuts=shares or data.draw(st.booleans()))
@@ -127,7 +127,7 @@ def test_memory_is_what_slots_say_and_the_host_cache_keeps_its_bound(
 
 
 @pytest.mark.parametrize("shared", [10, 60])
-def test_a_real_context_goes_on_from_a_copy(model: Model, shared: int) -> None:
+def test_a_real_context_continues_from_a_restored_state(model: Model, shared: int) -> None:
     context = Context.open(model, LlamaOptions(), Target(), context=256, slots=2, threads=2)
     tokens = model.vocabulary.prompt("The capital of France is the city of Paris, and that of Italy is " * 5)[:61]
 

@@ -1,4 +1,4 @@
-"""Kept prefixes: what an instance had computed is there for the next one, and is never trusted when it does not fit."""
+"""Prefix persistence: prefixes are restored by the next instance, and never used when they do not match."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def files(cache: Path) -> list[Path]:
     return sorted(cache.rglob("*.kept"))
 
 
-async def test_the_next_instance_goes_on(open_: Opener, path: Path, cache: Path) -> None:
+async def test_the_next_instance_reuses_saved_prefixes(open_: Opener, path: Path, cache: Path) -> None:
     first = open_(path)
     _, cached = await generate(first, STORY, limit=1)
     assert cached == 0
@@ -115,7 +115,7 @@ async def test_the_next_instance_goes_on(open_: Opener, path: Path, cache: Path)
     assert again == fresh
 
 
-async def test_a_shared_beginning_is_enough(open_: Opener, smollm2: Path) -> None:
+async def test_a_shared_prefix_is_enough(open_: Opener, smollm2: Path) -> None:
     first = open_(smollm2)
     await generate(first, STORY + "One day it met a hare.")
     first.close()
@@ -126,7 +126,7 @@ async def test_a_shared_beginning_is_enough(open_: Opener, smollm2: Path) -> Non
     assert text == (await generate(open_(smollm2, kept=False), other))[0]
 
 
-async def test_nothing_is_kept_unless_the_manifest_says_so(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_nothing_is_saved_by_default(open_: Opener, smollm2: Path, cache: Path) -> None:
     for options in ({"kept": False}, {"prefix_reuse": False}, {"deterministic": True}):
         instance = open_(smollm2, **options)
         await generate(instance, STORY, limit=2)
@@ -134,7 +134,7 @@ async def test_nothing_is_kept_unless_the_manifest_says_so(open_: Opener, smollm
     assert not cache.exists()
 
 
-async def test_short_and_shared_prefixes_are_not_worth_a_file(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_short_and_shared_prefixes_are_not_saved(open_: Opener, smollm2: Path, cache: Path) -> None:
     instance = open_(smollm2)
     await generate(instance, "Hello", limit=4)
     await generate(instance, STORY + "A", limit=1)
@@ -218,7 +218,7 @@ async def test_a_sealed_file_that_llama_cpp_refuses(open_: Opener, smollm2: Path
     assert cached > 32
 
 
-async def test_another_context_is_another_prefix(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_prefixes_are_only_valid_for_their_context_parameters(open_: Opener, smollm2: Path, cache: Path) -> None:
     file = await kept(open_, smollm2, cache)
     await forgotten(open_, smollm2, context=256)
     await forgotten(open_, smollm2, slots=2)
@@ -227,7 +227,9 @@ async def test_another_context_is_another_prefix(open_: Opener, smollm2: Path, c
     assert (await generate(open_(smollm2), STORY))[1] > 32
 
 
-async def test_a_changed_model_is_another_model(open_: Opener, smollm2: Path, cache: Path, tmp_path: Path) -> None:
+async def test_a_changed_model_file_invalidates_prefixes(
+    open_: Opener, smollm2: Path, cache: Path, tmp_path: Path
+) -> None:
     path = shutil.copy(smollm2, tmp_path / "model.gguf")
     await kept(open_, path, cache)
     os.utime(path, (1, 1))
@@ -250,7 +252,7 @@ async def test_prefixes_of_an_adapter_that_is_not_there(open_: Opener, smollm2: 
     await forgotten(open_, smollm2)
 
 
-async def test_the_bound_is_kept_and_the_oldest_go(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_the_limit_on_bytes_evicts_the_oldest(open_: Opener, smollm2: Path, cache: Path) -> None:
     story = await kept(open_, smollm2, cache)
     os.utime(story, (time.time() - 100,) * 2)
     bound = int(story.stat().st_size * 2.5)
@@ -262,14 +264,14 @@ async def test_the_bound_is_kept_and_the_oldest_go(open_: Opener, smollm2: Path,
     assert not story.exists() and files(cache)
 
 
-async def test_what_is_larger_than_the_bound_is_not_written(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_prefixes_larger_than_the_limit_are_not_written(open_: Opener, smollm2: Path, cache: Path) -> None:
     instance = open_(smollm2, kept="10KB")
     await generate(instance, STORY, limit=1)
     instance.close()
     assert files(cache) == []
 
 
-async def test_a_disk_that_cannot_be_written_costs_nothing_else(
+async def test_a_disk_that_cannot_be_written_affects_nothing_else(
     open_: Opener, smollm2: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -316,7 +318,7 @@ async def test_eviction_stays_quick(open_: Opener, smollm2: Path) -> None:
     assert quickest < 2
 
 
-async def test_models_that_are_gone_leave_nothing_behind(
+async def test_prefixes_of_deleted_models_are_deleted(
     open_: Opener, smollm2: Path, cache: Path, tmp_path: Path
 ) -> None:
     path = shutil.copy(smollm2, tmp_path / "model.gguf")
@@ -329,7 +331,7 @@ async def test_models_that_are_gone_leave_nothing_behind(
 
 
 @pytest.mark.slow
-async def test_eviction_of_a_worker_process_keeps_them(cache: Path, smollm2: Path) -> None:
+async def test_evicting_a_worker_process_saves_prefixes(cache: Path, smollm2: Path) -> None:
     """The whole way: a host's worker is told to stop, writes, ends; a fresh one begins where it was."""
     manifest = Manifest(
         task="chat",
@@ -401,7 +403,7 @@ def test_a_killed_writer_leaves_no_broken_file(cache: Path, tmp_path: Path) -> N
     assert PrefixStore(weights, "key").entries() == [] and not part.exists()
 
 
-def test_a_writer_that_falls_short_keeps_nothing(cache: Path, tmp_path: Path) -> None:
+def test_an_incomplete_write_stores_nothing(cache: Path, tmp_path: Path) -> None:
     weights = tmp_path / "weights.gguf"
     weights.write_bytes(b"x")
     there = PrefixStore(weights, "key")

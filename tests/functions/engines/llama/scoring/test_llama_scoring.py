@@ -1,4 +1,4 @@
-"""Scores against llama-cpp-python, which computes each sequence by itself, in full; and what must not change them."""
+"""Scores compared with llama-cpp-python, which computes each sequence by itself, in full."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def asked(length: int, count: int, seed: int = 1) -> Branch:
 
 @pytest.mark.parametrize("kind", ["llama", "gemma", "mamba"])
 @pytest.mark.parametrize(("batch", "count"), [(512, 12), (16, 12)])
-async def test_scores_are_those_of_whole_sequences(
+async def test_scores_equal_those_of_whole_sequences(
     kind: str, batch: int, count: int, open_: Open, files: dict[str, Path]
 ) -> None:
     prefix, branches = prefix_of(70), drawn(random.Random(kind), count)
@@ -140,7 +140,7 @@ async def test_a_deterministic_model_computes_each_by_itself(open_: Open, files:
     close(one.logprobs, Reference(files["llama"]).logs(prefix, branches))
 
 
-async def test_neither_order_nor_number_nor_what_is_cached_matters(open_: Open) -> None:
+async def test_scores_do_not_depend_on_order_number_or_cache(open_: Open) -> None:
     prefix, branches = prefix_of(50), drawn(random.Random(4), 150)
     model = open_(batch=64)
     first = await model.score(prefix, branches)
@@ -152,7 +152,7 @@ async def test_neither_order_nor_number_nor_what_is_cached_matters(open_: Open) 
         close(alone.logprobs, first.logprobs[at : at + 1], within=1e-4)
 
 
-async def test_a_prefix_starts_where_the_one_before_parted(open_: Open, files: dict[str, Path]) -> None:
+async def test_a_prefix_reuses_the_common_part_of_the_previous_one(open_: Open, files: dict[str, Path]) -> None:
     model, reference, branches = open_(), Reference(files["llama"]), drawn(random.Random(5), 3)
     one = prefix_of(60)
     two = [*one[:37], *prefix_of(20, seed=9)]
@@ -162,7 +162,7 @@ async def test_a_prefix_starts_where_the_one_before_parted(open_: Open, files: d
         close(found.logprobs, reference.logs(prefix, branches))
 
 
-async def test_prefixes_that_do_not_fit_give_way(open_: Open, files: dict[str, Path]) -> None:
+async def test_prefixes_that_do_not_fit_are_evicted(open_: Open, files: dict[str, Path]) -> None:
     """512 tokens and a round hold three prefixes of 200; twelve in turn push each other out, and stay right."""
     model, reference, branches = open_(batch=64), Reference(files["llama"]), drawn(random.Random(6), 4)
     prefixes = [prefix_of(200, seed=seed) for seed in range(12)]
@@ -201,7 +201,7 @@ async def test_all_single_tokens_sum_to_one(open_: Open) -> None:
 
 
 @pytest.mark.parametrize("flash", ["auto", "off"])
-async def test_what_is_no_number_stays_with_its_branch(flash: str, open_: Open, files: dict[str, Path]) -> None:
+async def test_nonfinite_logits_affect_only_their_branch(flash: str, open_: Open, files: dict[str, Path]) -> None:
     branches = drawn(random.Random(8), 30)
     bad = {3, 17}
     for at in bad:
@@ -222,7 +222,7 @@ async def test_what_is_no_number_stays_with_its_branch(flash: str, open_: Open, 
     )
 
 
-async def test_a_poisoned_prefix_gives_nothing_and_the_next_call_is_right(open_: Open, files: dict[str, Path]) -> None:
+async def test_after_a_nonfinite_prefix_the_next_call_is_right(open_: Open, files: dict[str, Path]) -> None:
     model, branches = open_("poisoned"), drawn(random.Random(9), 10)
     found = await model.score([*prefix_of(9), BAD], branches)
     assert all(np.isnan(logs).all() for logs in found.logprobs)
@@ -231,7 +231,7 @@ async def test_a_poisoned_prefix_gives_nothing_and_the_next_call_is_right(open_:
     )
 
 
-async def test_calls_take_turns_and_each_gets_its_own(open_: Open, files: dict[str, Path]) -> None:
+async def test_concurrent_calls_are_interleaved(open_: Open, files: dict[str, Path]) -> None:
     model, reference = open_(batch=64), Reference(files["llama"])
     order: list[str] = []
 
@@ -249,7 +249,7 @@ async def test_calls_take_turns_and_each_gets_its_own(open_: Open, files: dict[s
     close(found[0], alone, within=1e-4)
 
 
-async def test_a_short_call_passes_one_with_a_long_prefix_and_few_tokens_behind_it(open_: Open) -> None:
+async def test_a_short_call_overtakes_one_with_a_long_prefix(open_: Open) -> None:
     model, order = open_(batch=64), []
 
     async def ask(name: str, prefix: list[int], count: int) -> None:
@@ -260,7 +260,7 @@ async def test_a_short_call_passes_one_with_a_long_prefix_and_few_tokens_behind_
     assert order == ["short", "long"]
 
 
-async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_them(
+async def test_prefixes_that_evict_each_other_cost_at_most_half_of_the_time(
     open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, reference = open_(batch=64), Reference(files["llama"])
@@ -278,7 +278,7 @@ async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_
 
 @pytest.mark.parametrize("kind", ["llama", "gemma"])
 @pytest.mark.parametrize("lengths", [(60,), (64,), (65,), (300,), (130, 40, 5, 200)])
-async def test_what_stands_before_many_answers_is_computed_once(
+async def test_a_question_with_many_answers_is_computed_once(
     kind: str, lengths: tuple[int, ...], open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it fits into a round or not."""
@@ -297,7 +297,7 @@ async def test_what_stands_before_many_answers_is_computed_once(
 
 
 @pytest.mark.parametrize("length", [200, 350])
-async def test_long_questions_of_two_calls_do_not_push_each_other_out_at_every_turn(
+async def test_long_questions_of_two_calls_do_not_evict_each_other_at_every_batch(
     length: int, open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the two lengths the first is such that both calls' prefixes and questions have room beside a round."""
@@ -315,7 +315,7 @@ async def test_long_questions_of_two_calls_do_not_push_each_other_out_at_every_t
         close([scores.logprobs[0][::20]], wanted)
 
 
-async def test_a_call_keeps_nothing_of_its_questions(open_: Open) -> None:
+async def test_questions_do_not_stay_cached_after_a_call(open_: Open) -> None:
     """They would take the place of other calls' prefixes."""
     model = open_(batch=64)
     prefixes = [prefix_of(100, seed=seed) for seed in range(4)]
@@ -338,7 +338,7 @@ async def test_a_cancelled_call_ends_and_leaves_others_right(open_: Open, files:
         )
 
 
-async def test_closing_ends_what_waits(open_: Open) -> None:
+async def test_closing_fails_waiting_calls(open_: Open) -> None:
     model = open_(batch=32)
     calls = [asyncio.create_task(model.score(prefix_of(300), drawn(random.Random(1), 2000))) for _ in range(3)]
     await asyncio.sleep(0.05)
