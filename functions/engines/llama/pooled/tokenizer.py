@@ -36,7 +36,7 @@ class GgufTokenizer(Frame):
         """Number of token ids."""
         self._vocabulary = vocabulary
         self.pair = PairFrame(*self._plain(), types=(0, 0, 0, 1, 1) if vocabulary.kind == _WORDPIECE else None)
-        """Special tokens around the texts of a pair, for files without a prompt template; token types for WordPiece (BERT)."""
+        """Special tokens around the texts of a pair, for files without a prompt template; types for BERT."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
