@@ -273,7 +273,7 @@ async def test_a_decoder_without_declared_pooling(open_: Opener, decoder: tuple[
 
 
 async def test_text_spelled_like_special_tokens_stays_text(open_: Opener, decoder: tuple[Any, Path]) -> None:
-    words = open_(decoder[1], "vectors").words
+    words = open_(decoder[1], "vectors").tokenizer
     assert words.bare("a</s>") == list(b"a</s>")
     assert (await words.encode(["a"]))[0].tolist() == [ord("a"), qwen3.EOS]
 

@@ -269,7 +269,7 @@ async def test_prefixes_that_evict_each_other_cost_at_most_half_of_the_time(
     for call in calls:
         await model.score(*call)
     apart, computed[0] = computed[0], 0
-    model._turns._scorer._wipe()
+    model._scheduler._scorer._wipe()
     found = await asyncio.gather(*(model.score(*call) for call in calls))
     assert computed[0] < 2 * apart
     for (prefix, branches), scores in zip(calls, found, strict=True):
@@ -307,7 +307,7 @@ async def test_long_questions_of_two_calls_do_not_evict_each_other_at_every_batc
     for call in calls:
         await model.score(*call)
     apart, computed[0] = computed[0], 0
-    model._turns._scorer._wipe()
+    model._scheduler._scorer._wipe()
     found = await asyncio.gather(*(model.score(*call) for call in calls))
     assert computed[0] < (1.1 if length == 200 else 2) * apart
     for (prefix, [branch]), scores in zip(calls, found, strict=True):
