@@ -220,6 +220,6 @@ async def test_a_prompt_new_to_the_draft_model_is_prefilled_in_chunks(start: Sta
     text = "one two three four five six seven eight nine ten " * 8
     said, end = await generate(loaded, text, limit=40)
     assert end.completion_tokens == 40
-    assert max(steps) <= draft_model.READ
-    assert sum(steps) > 2 * draft_model.READ, "the prompt was read in the end"
+    assert max(steps) <= draft_model.PREFILL
+    assert sum(steps) > 2 * draft_model.PREFILL, "the prompt was read in the end"
     assert said == (await generate(start(), text, limit=40))[0]
