@@ -158,7 +158,7 @@ class Decoder:
                         draft_tokens=self._draft_tokens,
                     )
                 )
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's own
+        except Exception as error:  # noqa: BLE001 - fails only this request
             self._fail([one for one in self._waiting if one.generation is generation], error)
             self._report_error(generation, error)
 
@@ -294,7 +294,7 @@ class Decoder:
     def _isolate(self, broken: list[Sequence]) -> None:
         """Logits are not finite, and NaNs persist in reused KV cells: clear the cache, recompute sequences one by one.
 
-        The one whose logits are no numbers when it is computed one_at_a_time, in a clean memory, is to blame.
+        A sequence whose logits are not finite when it is computed alone, with a clean cache, fails.
         """
         self._slots.drop_idle()
         self._forget(self._active)

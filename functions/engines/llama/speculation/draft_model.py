@@ -90,8 +90,8 @@ class DraftModel:
     def _compute(self, wanted: list[tuple[int, list[int]]]) -> list[int | None]:
         """Compute the new tokens of each slot, at most `PREFILL` of them; returns the most likely next tokens.
 
-        Who lacks least comes first: a long text that is new here (a prefix that was restored, say) is read beside the
-        answers of others, a little in each step, and is answered without drafts meanwhile.
+        Slots with the fewest new tokens come first. A long text that is new here, such as a restored prefix, is
+        prefilled in chunks beside the drafts of others, and has no drafts meanwhile.
         """
         context, room = self._context, min(self._context.size, max(PREFILL, len(wanted)))
         context.begin()
