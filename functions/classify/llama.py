@@ -50,7 +50,7 @@ class LlamaClassifierModel:
         self.labels = _labels(pooled.model)
         self.config: Mapping[str, Any] = {}
         self.longest = pooled.longest
-        self.tokenizer = _Tokenizer(pooled.words)
+        self.tokenizer = _Tokenizer(pooled.tokenizer)
         self._pooled = pooled
         self._device = plan.device
 

@@ -28,7 +28,7 @@ class LlamaDecide(Instance):
         self._model = model
         self._options = options
         self._tokenizer = QuestionTokenizer(
-            _template(model), model.words, options, longest=model.longest, system=model.options.system
+            _template(model), model.vocabulary, options, longest=model.longest, system=model.options.system
         )
         self._pool = TokenizerPool(threads)
         self._priors = Priors(model, self._tokenizer, self._pool) if options.prior else None
@@ -59,7 +59,7 @@ class LlamaDecide(Instance):
         priors = [None] * len(questions) if self._priors is None else await self._priors.get(questions)
         answers = [
             self._answer(question.question, question.spellings.answer_logprobs(logs.tolist()), prior)
-            for question, logs, prior in zip(questions, scores.logs, priors, strict=True)
+            for question, logs, prior in zip(questions, scores.logprobs, priors, strict=True)
         ]
         return Decisions(
             answers=answers,
@@ -92,7 +92,7 @@ def _template(model: ScoringModel) -> ChatTemplate:
     source = override or model.model.chat_template()
     if source is None:
         raise LoadFailed("this model's file has no chat template: set `options.chat_template` in its manifest")
-    vocabulary = model.words
+    vocabulary = model.vocabulary
     try:
         return ChatTemplate(source, bos=vocabulary.spelled(vocabulary.bos), eos=vocabulary.spelled(vocabulary.eos))
     except TemplateError as error:

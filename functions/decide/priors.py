@@ -34,7 +34,7 @@ class Priors:
                 lambda check: self._tokenizer.tokenize_without_input(missing, check)
             )
             scores = await self._model.score(prefix, branches)
-            for question, row in zip(missing, scores.logs, strict=True):
+            for question, row in zip(missing, scores.logprobs, strict=True):
                 found[_key(question)] = question.spellings.answer_logprobs(row.tolist())
         for key, logprobs in found.items():
             self._cache[key] = logprobs

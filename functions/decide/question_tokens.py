@@ -19,7 +19,7 @@ from functions.engines.batching import length_guard
 from functions.engines.chat_template import ChatTemplate
 from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.scoring.branch import Branch
-from functions.engines.llama.scoring.prefixes import common
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ContextLengthExceeded
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class QuestionTokenizer:
             for type_ in types
             for texts in (("Is", "a"), ("0", "1"))
         ]
-        return min(min(common(suffixes[0], other), len(other) - 1) for other in [*samples, *suffixes])
+        return min(min(common_prefix(suffixes[0], other), len(other) - 1) for other in [*samples, *suffixes])
 
     def _answer_spellings(self, question: Question, check: CheckCancelled) -> AnswerSpellings:
         if question.type == "predicate":

@@ -33,7 +33,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
         self._plan = plan
         self._pooled = pooled
         tokenizer = InputTokenizer(
-            pooled.words,
+            pooled.tokenizer,
             _layout(pooled, options),
             longest=pooled.longest,
             truncate=options.truncate,

@@ -1,6 +1,6 @@
-"""Chat templates: a model's Jinja text, run in a sandbox with what such templates expect to find around them.
+"""Chat templates: renders a model's Jinja template in an immutable sandbox, with the functions that templates expect.
 
-It knows Jinja and the conventions of chat templates, and nothing of requests, tokens or models.
+Raises `InvalidRequest` with the template's own message when it rejects the messages or fails on them.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class ChatTemplate:
                 f"the model's chat template refuses these messages: {error}", param="messages"
             ) from None
         except Exception as error:  # noqa: BLE001 - a template is a program from elsewhere: it may fail in any way
-            words = f"the model's chat template fails on these messages: {type(error).__name__}: {error}"
-            raise InvalidRequest(words, param="messages") from None
+            message = f"the model's chat template fails on these messages: {type(error).__name__}: {error}"
+            raise InvalidRequest(message, param="messages") from None
 
     def render_open(self, messages: Sequence[Message], extra: Mapping[str, Any] | None = None) -> str:
         """Return the prompt that ends within the last message, for the model to go on with it."""

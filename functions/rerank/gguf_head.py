@@ -45,7 +45,7 @@ class GgufHead:
     @property
     def tokenizer(self) -> GgufTokenizer:
         """The file's own tokenizer."""
-        return self._model.words
+        return self._model.tokenizer
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
         """Return the head's outputs for each sequence."""

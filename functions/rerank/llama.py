@@ -12,7 +12,7 @@ from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled import plan as pooled
 from functions.engines.llama.pooled.estimate import PooledEstimate
 from functions.engines.llama.pooled.model import PooledModel
-from functions.engines.llama.pooled.pooling import NUMBERS, Nature
+from functions.engines.llama.pooled.pooling import NUMBERS, ModelTraits
 from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.model import ScoringModel
@@ -58,14 +58,14 @@ def choose_method(load: Load) -> tuple[Method, str]:
     options = load.engine_options(LlamaOptions)
     estimate = PooledEstimate(load.path, options)
     try:
-        nature: Nature = estimate.nature()
+        traits: ModelTraits = estimate.traits()
     finally:
         estimate.close()
     if options.pooling == "rank":
         return "cross_encoder", "options.pooling"
-    if options.pooling == "auto" and nature.stated == NUMBERS["rank"]:
+    if options.pooling == "auto" and traits.declared == NUMBERS["rank"]:
         return "cross_encoder", "the file's pooling is rank"
-    if options.pooling == "auto" and nature.causal and nature.stated not in NUMBERS.values():
+    if options.pooling == "auto" and traits.causal and traits.declared not in NUMBERS.values():
         return "yes_no", "the file is a language model and names no pooling"
     raise LoadFailed(
         "this file embeds texts and has no head that scores pairs; "
@@ -79,7 +79,7 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, options: RerankOp
         head = GgufHead(model)
         check(head.architecture, Path(load.path))
         template = options.prompt or model.template
-        prompt = Prompt(template, model.words.special(template), model.words.bare) if template else None
+        prompt = Prompt(template, model.tokenizer.special(template), model.tokenizer.bare) if template else None
         return CrossEncoderScorer(head, mapping(head, options), prompt)
     except BaseException:
         model.close()
@@ -88,11 +88,11 @@ def _cross_encoder(load: Load, plan: Plan, progress: Progress, options: RerankOp
 
 def _yes_no(load: Load, plan: Plan, progress: Progress, options: RerankOptions) -> Scorer:
     model = ScoringModel.load(load, plan, progress)
-    tokenizer = GgufTokenizer(model.words)
+    tokenizer = GgufTokenizer(model.vocabulary)
     try:
         architecture = model.model.metadata("general.architecture") or ""
         template = resolve_template(options.prompt, architecture, tokenizer.special("<|im_start|><|im_end|>"))
-        prefix = [model.words.bos] if model.words.adds_bos and model.words.bos is not None else []
+        prefix = [model.vocabulary.bos] if model.vocabulary.adds_bos and model.vocabulary.bos is not None else []
         prompt = Prompt(template, tokenizer.special(template), tokenizer.bare, prefix)
         yes = single_token_id(tokenizer, options.yes_word, "options.yes_word")
         no = single_token_id(tokenizer, options.no_word, "options.no_word")
@@ -116,7 +116,7 @@ class _LlamaYesNoModel:
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
         scores = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
-        odds = [float(logs[0] - logs[1]) for logs in scores.logs]
+        odds = [float(logs[0] - logs[1]) for logs in scores.logprobs]
         for at, number in enumerate(odds):
             if not math.isfinite(number):
                 raise NotFinite("the model gave numbers that are not finite", extra={"index": at})
@@ -139,7 +139,7 @@ def _cosine(load: Load, plan: Plan, progress: Progress, options: RerankOptions) 
     }
     return CosineScorer(
         model.rows,
-        model.words,
+        model.tokenizer,
         longest=model.longest,
         prompts=options.prompts,
         default=None,

@@ -1,4 +1,4 @@
-"""The engine `llama`: GGUF files on llama.cpp. This page only registers it; the library is imported in workers."""
+"""The engine `llama`: GGUF files on llama.cpp. Only registers the engine; the library is imported in workers."""
 
 from __future__ import annotations
 

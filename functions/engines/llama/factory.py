@@ -1,7 +1,4 @@
-"""A decoder as the options want it: slots that fit the model's memory, a pace, and somebody who guesses ahead.
-
-It knows which option means which part, and nothing of how the parts work.
-"""
+"""Builds a decoder from the manifest's options: slots, host cache, prefill budget and speculator."""
 
 from __future__ import annotations
 
@@ -23,23 +20,23 @@ from functions.engines.llama.speculation.speculator import PromptLookup, Specula
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
 
-ATTIC = "kept_prefixes"
-"""The plan's detail that tells the bytes for prefixes outside of the cache."""
+HOST_CACHE = "kept_prefixes"
+"""Key in the plan's detail: bytes for the host cache."""
 
 
-def assemble(
+def build_decoder(
     model: Model,
     context: Context,
     options: LlamaOptions,
     *,
     length: int,
     slots: int,
-    attic: int = 0,
-    guesser: Speculator | None = None,
+    host_cache: int = 0,
+    speculator: Speculator | None = None,
 ) -> Decoder:
     """Return a decoder over the context, of which each slot holds `length` tokens.
 
-    `attic` are the bytes that prefixes nobody uses may take outside of the cache.
+    `host_cache` is the size of the host cache in bytes; 0 for none.
     """
     windowed = bool(model.window) and not options.sliding_window_full
     return Decoder(
@@ -51,42 +48,42 @@ def assemble(
             reuse=options.prefix_reuse and not options.deterministic,
             shares=not model.recurrent and not windowed,
             window=model.window if windowed else 0,
-            keep=kept(options, length),
-            attic=HostCache(context, attic) if attic else None,
+            max_idle_tokens=max_idle_tokens(options, length),
+            host_cache=HostCache(context, host_cache) if host_cache else None,
         ),
         length=length,
         chunk=None if options.chunk == "auto" else options.chunk,
-        alone=options.deterministic,
-        speculator=guesser,
-        guesses=drafts(options),
+        one_at_a_time=options.deterministic,
+        speculator=speculator,
+        draft_tokens=drafts(options),
     )
 
 
-def kept(options: LlamaOptions, length: int) -> int:
-    """Return how many tokens of earlier prompts are kept, where a slot has `length`."""
+def max_idle_tokens(options: LlamaOptions, length: int) -> int:
+    """Return how many tokens idle slots keep in all, for slots of `length` tokens."""
     if not options.prefix_reuse or options.deterministic:
         return 0
     return length if options.prefix_tokens == "auto" else options.prefix_tokens
 
 
-def with_parts(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
-    """Return the plan with the bytes of what is kept of prompts outside of the cache.
+def with_host_cache(chosen: Plan, options: LlamaOptions, load: Load) -> Plan:
+    """Return the plan with the bytes of the host cache added to RAM.
 
-    That is half of what the budget leaves at most, for others want to live as well, and nothing on accelerators: the
-    way there is long.
+    At most half of what the budget leaves, so that other models fit too; none for models on accelerators, where copying
+    states is slow.
     """
     taken, slots, context = dict(chosen.bytes), chosen.slots, chosen.context or 0
-    attic = 0
+    host_cache = 0
     if chosen.device == "cpu" and context:
-        attic = int(chosen.detail.get("cache", 0)) * kept(options, context) // (context * slots)
-        left = load.memory.get(RAM, 2 * attic + taken[RAM]) - taken[RAM]
-        attic = max(0, min(attic, left // SHARE))
-        taken[RAM] += attic
-    return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, ATTIC: attic})
+        host_cache = int(chosen.detail.get("cache", 0)) * max_idle_tokens(options, context) // (context * slots)
+        left = load.memory.get(RAM, 2 * host_cache + taken[RAM]) - taken[RAM]
+        host_cache = max(0, min(host_cache, left // SHARE))
+        taken[RAM] += host_cache
+    return msgspec.structs.replace(chosen, bytes=taken, detail={**chosen.detail, HOST_CACHE: host_cache})
 
 
-def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
-    """Return who guesses ahead; None where nobody is to. Raises `LoadFailed` and `OutOfMemory`."""
+def make_speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> Speculator | None:
+    """Return the speculator, None without speculation. Raises `LoadFailed` and `OutOfMemory`."""
     if options.speculation == "off":
         return None
     if model.recurrent or (model.window and not options.sliding_window_full):
@@ -96,8 +93,8 @@ def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> S
     return DraftModel.open(
         draft_model.find(options.draft, Path(load.base)),
         options,
-        devices.retold(plan.detail),
-        words=model.vocabulary,
+        devices.from_detail(plan.detail),
+        vocabulary=model.vocabulary,
         length=plan.context or model.trained,
         slots=plan.slots,
         threads=max(1, load.threads),
@@ -105,6 +102,6 @@ def speculator(model: Model, options: LlamaOptions, load: Load, plan: Plan) -> S
 
 
 _CANNOT = (
-    "`speculation: {}` does not work with this model: wrong guesses must be taken back, and its memory (a state, or a "
+    "`speculation: {}` does not work with this model: rejected tokens must be removed, and its memory (a state, or a "
     "sliding window) cannot be cut. Set `speculation: off`, or for a sliding window `sliding_window_full: true`."
 )

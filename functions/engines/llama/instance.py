@@ -1,7 +1,4 @@
-"""An instance on llama.cpp: planned, loaded, and ready to generate; functions derive from it and add what they answer.
-
-It knows the life of a model in a worker, and nothing of chats or wire formats.
-"""
+"""An instance on llama.cpp, planned and loaded; functions derive from it and add what they answer."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Self
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
-from functions.engines.llama.factory import ATTIC, assemble, speculator, with_parts
+from functions.engines.llama.factory import HOST_CACHE, build_decoder, make_speculator, with_host_cache
 from functions.engines.llama.memory import devices, plan
 from functions.engines.llama.model import adapters
 from functions.engines.llama.model.context import Context
@@ -24,16 +21,16 @@ class LlamaInstance(Instance):
     """A GGUF file with a context and a decode thread."""
 
     names: tuple[str, ...] = ()
-    """What clients call the model as it is, without an adapter."""
-    keep: PrefixPersistence | None = None
-    """Prefixes that outlive this instance."""
+    """Names of the model without an adapter."""
+    persistence: PrefixPersistence | None = None
+    """Saves prefixes to disk; None if the options do not ask for it."""
 
     def __init__(self, model: Model, context: Context, decoder: Decoder, chosen: Plan, settings: LlamaOptions) -> None:
         self.model = model
         self.decoder = decoder
         self.settings = settings
         self.sampling = recommended(model.metadata)
-        """What is used where a request says nothing."""
+        """Sampling defaults of the model file."""
         self.length = chosen.context or model.trained
         """Tokens per slot."""
         self._context = context
@@ -42,13 +39,13 @@ class LlamaInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
-        return with_parts(plan.make(load), load.engine_options(LlamaOptions), load)
+        return with_host_cache(plan.make(load), load.engine_options(LlamaOptions), load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the decode thread."""
         settings = load.engine_options(LlamaOptions)
-        target = devices.retold(plan.detail)
+        target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 
         def report(done: float) -> None:
@@ -63,12 +60,14 @@ class LlamaInstance(Instance):
                 model, settings, target, context=length, slots=plan.slots, threads=max(1, load.threads)
             )
             context.adapters = adapters.Adapters.open(model.handle, settings.adapters, Path(load.base))
-            attic, guesser = int(plan.detail.get(ATTIC, 0)), speculator(model, settings, load, plan)
-            decoder = assemble(model, context, settings, length=length, slots=plan.slots, attic=attic, guesser=guesser)
+            host_cache, speculator = int(plan.detail.get(HOST_CACHE, 0)), make_speculator(model, settings, load, plan)
+            decoder = build_decoder(
+                model, context, settings, length=length, slots=plan.slots, host_cache=host_cache, speculator=speculator
+            )
             instance = cls(model, context, decoder, plan, settings)
-            instance.keep = PrefixPersistence.of(load, plan, settings)
-            if instance.keep is not None:
-                instance.keep.restore(context, decoder.slots)
+            instance.persistence = PrefixPersistence.of(load, plan, settings)
+            if instance.persistence is not None:
+                instance.persistence.restore(context, decoder.slots)
             instance.names = (load.manifest.name, *load.manifest.aliases)
         except BaseException:
             if context is not None:
@@ -90,17 +89,17 @@ class LlamaInstance(Instance):
         return adapters.choose(model, asked, names=self.names, known=tuple(self.settings.adapters))
 
     def prepare(self) -> None:
-        """Make what the function needs once the model is there; may raise `LoadFailed`."""
+        """Hook for functions, called once the model is loaded; may raise `LoadFailed`."""
 
     def info(self) -> InstanceInfo:
-        """Say what is served."""
+        """Return capacity, context and the model's description."""
         detail = {"description": self.model.description(), "trained_context": self.model.trained}
         return InstanceInfo(capacity=self._plan.slots, context=self.length, slots=self._plan.slots, detail=detail)
 
     def close(self) -> None:
         """End the decode thread and free context and model."""
         self.decoder.close()
-        if self.keep is not None:
-            self.keep.save(self._context, self.decoder.slots)
+        if self.persistence is not None:
+            self.persistence.save(self._context, self.decoder.slots)
         self._context.close()
         self.model.close()

@@ -1,4 +1,4 @@
-"""The manifest's `options` for the engine `llama`. It knows what may be asked, and nothing of how it is done."""
+"""The manifest's `options` of the engine `llama`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A language model asked for yes or no, on torch: what its next token would be, for documents behind a shared start.
+"""Yes/no scoring with a causal language model on torch: the logits of two answer tokens after each document.
 
-The start (prompt, instruction, query) goes through the model once for all documents of a request, and its keys and
-values are read by every batch. Of the vocabulary only the answers' rows are computed, for each input's last token.
+The shared prefix (prompt, instruction, query) is computed once for all documents of a request, and every batch reads
+its keys and values. Only the answers' rows of the output layer are computed, for each input's last token.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _UNSERVED = ("logit_scale", "logits_scaling", "output_multiplier")
 """Settings of models that change logits before the softmax in ways of their own."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One input: a start, and what follows it."""
+class NextTokenItem(msgspec.Struct, frozen=True):
+    """One input: a shared prefix, and the tokens after it."""
 
-    start: CachedPrompt
+    prompt: CachedPrompt
     ids: Ids
 
 
 class _Shared(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
-    """A layer's keys and values of a start, read by all inputs of a batch. What they add is not kept."""
+    """A layer's keys and values of a prefix, read by all inputs of a batch; what the inputs add is not cached."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
@@ -71,24 +71,24 @@ class NextTokenScorer:
                 raise LoadFailed(f"{type(model).__name__} scales its logits by {name}, which is not served")
         self._cap: float | None = getattr(settings, "final_logit_softcapping", None)
         self._word = "cache" if "cache" in inspect.signature(self._decoder.forward).parameters else "past_key_values"
-        self._starts = PromptKVCache(int(plan.detail["start_tokens"]) if prompt_kv_cache.shares(settings) else 0)
+        self._prompts = PromptKVCache(int(plan.detail["start_tokens"]) if prompt_kv_cache.shares(settings) else 0)
         self._reach = int(plan.detail["reach_tokens"])
         budget, overhead = encoders.budget(options, plan, encoder.device)
-        self._batcher: Batcher[Asked, float] = Batcher(
+        self._batcher: Batcher[NextTokenItem, float] = Batcher(
             self._compute, self._size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
         )
 
-    async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
-        """Return the answer behind each suffix, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
-        shared = CachedPrompt(start)
+    async def odds(self, prefix: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
+        """Return the log odds of yes after each suffix; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
+        shared = CachedPrompt(prefix)
         try:
-            return await self._batcher.run([Asked(shared, ids) for ids in suffixes])
+            return await self._batcher.run([NextTokenItem(shared, ids) for ids in suffixes])
         finally:
-            self._starts.forget(shared)
+            self._prompts.drop(shared)
 
     def shares(self, tokens: int) -> bool:
-        """Say whether a start of so many tokens is computed once: one that memory is planned for."""
-        return 0 < tokens <= self._starts.room
+        """Return whether a prefix of so many tokens is cached: one that fits into the planned memory."""
+        return 0 < tokens <= self._prompts.limit
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen."""
@@ -99,37 +99,37 @@ class NextTokenScorer:
         """End the thread."""
         self._batcher.close()
 
-    def _size(self, item: Asked) -> int:
-        return len(item.ids) if self.shares(len(item.start.ids)) else len(item.start.ids) + len(item.ids)
+    def _size(self, item: NextTokenItem) -> int:
+        return len(item.ids) if self.shares(len(item.prompt.tokens)) else len(item.prompt.tokens) + len(item.ids)
 
-    def _compute(self, items: Sequence[Asked]) -> list[float]:
+    def _compute(self, items: Sequence[NextTokenItem]) -> list[float]:
         """Return the answers of a batch; runs in the compute thread."""
         found: list[float] = [0.0] * len(items)
         groups: dict[CachedPrompt | None, list[int]] = {}
         for at, item in enumerate(items):
-            groups.setdefault(item.start if self.shares(len(item.start.ids)) else None, []).append(at)
+            groups.setdefault(item.prompt if self.shares(len(item.prompt.tokens)) else None, []).append(at)
         with torch.inference_mode():
-            for start, places in groups.items():
+            for prompt, places in groups.items():
                 together = [items[at] for at in places]
-                answers = self._whole(together) if start is None else self._behind(start, together)
+                answers = self._whole(together) if prompt is None else self._behind(prompt, together)
                 for at, answer in zip(places, answers, strict=True):
                     found[at] = answer
         return found
 
-    def _behind(self, start: CachedPrompt, items: Sequence[Asked]) -> list[float]:
-        """Compute what follows a start that all items share, so many at once as its keys may be read by."""
-        state = self._starts.state(start, self._begin)
-        most = max(1, self._reach // (len(start.ids) + max(len(item.ids) for item in items)))
+    def _behind(self, prompt: CachedPrompt, items: Sequence[NextTokenItem]) -> list[float]:
+        """Compute the inputs after a prefix that all of them share, within the limit on the keys that a batch reads."""
+        state = self._prompts.state(prompt, self._begin)
+        most = max(1, self._reach // (len(prompt.tokens) + max(len(item.ids) for item in items)))
         found: list[float] = []
         for begin in range(0, len(items), most):
             rows = [item.ids.tolist() for item in items[begin : begin + most]]
             cache = Cache(layers=[_Shared(keys, values) for keys, values in state])
-            before = torch.ones((len(rows), len(start.ids)), dtype=torch.long)
+            before = torch.ones((len(rows), len(prompt.tokens)), dtype=torch.long)
             found += self._last(rows, before, {self._word: cache, "use_cache": True})
         return found
 
-    def _whole(self, items: Sequence[Asked]) -> list[float]:
-        rows = [[*item.start.ids, *item.ids.tolist()] for item in items]
+    def _whole(self, items: Sequence[NextTokenItem]) -> list[float]:
+        rows = [[*item.prompt.tokens, *item.ids.tolist()] for item in items]
         return self._last(rows, torch.ones((len(rows), 0), dtype=torch.long), {"use_cache": False})
 
     def _begin(self, ids: list[int]) -> State:

@@ -1,12 +1,8 @@
-"""PromptKVCache of prompts that many documents share: their keys and values, kept as long as planned memory has room.
-
-It knows tokens and bytes, and neither requests nor what a model says.
-"""
+"""LRU cache of prompt prefixes that many documents share: keys and values of each layer, within the planned memory."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +12,7 @@ from transformers import AutoConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from functions.engines.checkpoint.folder import Folder
+from functions.engines.prefix_cache.prefix_index import PrefixIndex
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import plan as planning
 from functions.engines.transformers import precision
@@ -23,65 +20,74 @@ from functions.engines.transformers.options import TransformersOptions
 from host.function import Load, Plan
 
 State = list[tuple[torch.Tensor, torch.Tensor]]
-"""Keys and values of each layer, (1, heads, tokens, numbers) each."""
+"""Keys and values of each layer, both (1, heads, tokens, head size)."""
 
-_KEPT_MAX = 8192
-"""Tokens of starts kept at once, at most; on the CPU it is two batches' worth."""
+_MAX_CACHED_TOKENS = 8192
+"""Tokens cached at most; on the CPU it is two batches' worth."""
 _REACH = 4
-"""A batch reads at most so many times its own tokens, its start counted for each of its inputs."""
+"""A batch reads at most so many times its own tokens, its prefix counted for each of its inputs."""
 
 
 class CachedPrompt:
-    """The tokens that stand before every document of one request, and what the model made of them."""
+    """The tokens before every document of one request, and their keys and values once computed."""
 
-    __slots__ = ("gone", "ids", "state")
+    __slots__ = ("closed", "state", "tokens")
 
-    def __init__(self, ids: Sequence[int]) -> None:
-        self.ids = list(ids)
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self.tokens = list(tokens)
         self.state: State | None = None
-        self.gone = False
-        """Nobody asks for it any more."""
+        self.closed = False
+        """The request is over: its state is not cached any more."""
+
+    @property
+    def cached(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
 
 
 class PromptKVCache:
-    """Keeps what starts became for up to `room` tokens in all; the one that was not used for longest goes first."""
+    """States of prompt prefixes of up to `limit` tokens in all; the least recently used are evicted first."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-        self._kept: OrderedDict[CachedPrompt, None] = OrderedDict()
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._index: PrefixIndex[CachedPrompt] = PrefixIndex()
         self._lock = threading.Lock()
 
     @property
     def tokens(self) -> int:
-        """The tokens of all starts that are kept."""
-        return sum(len(start.ids) for start in self._kept)
+        """The tokens of all cached prefixes."""
+        return self._index.size
 
-    def state(self, start: CachedPrompt, compute: Callable[[list[int]], State]) -> State:
-        """Return what the start became, computed now where it is not kept; one forgotten meanwhile is not kept."""
+    def state(self, prompt: CachedPrompt, compute: Callable[[list[int]], State]) -> State:
+        """Return the prompt's state, computed if it is not cached; not cached if the prompt is dropped meanwhile."""
         with self._lock:
-            found = start.state
-            if found is not None:
-                self._kept.move_to_end(start)
-                return found
-            while self._kept and self.tokens + len(start.ids) > self.room:
-                self._kept.popitem(last=False)[0].state = None
-        made = compute(start.ids)
+            if prompt.state is not None:
+                self._index.use(prompt)
+                return prompt.state
+            for evicted in self._index.evict(self.limit - prompt.size):
+                evicted.state = None
+        state = compute(prompt.tokens)
         with self._lock:
-            if not start.gone:
-                start.state = made
-                self._kept[start] = None
-        return made
+            if not prompt.closed:
+                prompt.state = state
+                self._index.use(prompt)
+        return state
 
-    def forget(self, start: CachedPrompt) -> None:
-        """Give its memory back, also where it is being computed."""
+    def drop(self, prompt: CachedPrompt) -> None:
+        """Free the prompt's state, now or as soon as it is computed."""
         with self._lock:
-            start.gone = True
-            self._kept.pop(start, None)
-            start.state = None
+            prompt.closed = True
+            self._index.remove(prompt)
+            prompt.state = None
 
 
 def planned(plan: Plan, load: Load) -> Plan:
-    """Return the plan with the bytes of kept starts, and of a batch that reads one, added to it."""
+    """Return the plan with the bytes of cached prompts, and of a batch that reads one, added to it."""
     folder = Folder(load.path)
     config = folder.config()
     options = load.engine_options(TransformersOptions)
@@ -89,34 +95,34 @@ def planned(plan: Plan, load: Load) -> Plan:
     wanted = precision.choose(load.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
     itemsize = (wanted.dtype if wanted.stated else wanted.first).itemsize
     batch = planning.batch_tokens(options, device, load.attempt)
-    kept = min(2 * batch, _KEPT_MAX) if shares(_settings(config)) else 0
-    reach = _REACH * batch if kept else 0
+    cached = min(2 * batch, _MAX_CACHED_TOKENS) if shares(_settings(config)) else 0
+    reach = _REACH * batch if cached else 0
     layers, numbers, repeated = _sizes(config.get("text_config") or config)
-    size = (kept * layers * numbers + reach * (numbers + repeated)) * 2 * itemsize
+    size = (cached * layers * numbers + reach * (numbers + repeated)) * 2 * itemsize
     pool = devices.pool(device)
     return msgspec.structs.replace(
         plan,
         bytes=plan.bytes | {pool: plan.bytes.get(pool, 0) + size},
-        detail=plan.detail | {"starts": size, "start_tokens": kept, "reach_tokens": reach},
+        detail=plan.detail | {"starts": size, "start_tokens": cached, "reach_tokens": reach},
     )
 
 
 def shares(settings: Any) -> bool:
-    """Say whether what stands before documents may be computed once: only where every layer sees all of it."""
+    """Return whether a prefix may be computed once for all documents: only if every layer has full attention."""
     layers = [] if settings is None else DynamicCache(config=settings).layers
     return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
 
 def _settings(config: Mapping[str, Any]) -> Any:
-    """Return Transformers' configuration; None for a model that it does not know, which the load tells."""
+    """Return Transformers' configuration; None for an unknown model, which is an error of the load."""
     try:
         return AutoConfig.for_model(**config).get_text_config(decoder=True)
-    except Exception:  # noqa: BLE001 - whatever is wrong with the file, the load says it better
+    except Exception:  # noqa: BLE001 - the load reports what is wrong with the file
         return None
 
 
 def _sizes(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return layers, numbers of a token's keys in a layer, and the same where each query has keys of its own."""
+    """Return the layers, the size of a token's keys in a layer, and the same without grouped-query attention."""
     layers = int(config.get("num_hidden_layers") or config.get("n_layer") or 0)
     heads = int(config.get("num_attention_heads") or config.get("n_head") or 0)
     hidden = int(config.get("hidden_size") or config.get("n_embd") or 0)

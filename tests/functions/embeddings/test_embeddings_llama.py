@@ -155,7 +155,7 @@ async def test_an_input_longer_than_a_batch_is_computed_by_itself(
 
 async def test_token_ids_get_the_special_tokens_of_a_text(instance: LlamaEmbeddings) -> None:
     text = "winter light falls on every window"
-    ids = instance._pooled.words.bare(text)
+    ids = instance._pooled.tokenizer.bare(text)
     as_text, as_ids = await ask(instance, text), await ask(instance, ids)
     framed = await ask(instance, [[101, *ids, 102]])
     assert as_text.data == as_ids.data == framed.data
@@ -163,7 +163,7 @@ async def test_token_ids_get_the_special_tokens_of_a_text(instance: LlamaEmbeddi
 
 
 async def test_words_spelled_like_special_tokens_are_words(instance: LlamaEmbeddings) -> None:
-    assert 102 not in instance._pooled.words.bare("a [SEP] b")
+    assert 102 not in instance._pooled.tokenizer.bare("a [SEP] b")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("opens", [True, False])
-def test_the_same_as_transformers(name: str, opens: bool) -> None:
+def test_templates_render_as_in_transformers(name: str, opens: bool) -> None:
     ours = ChatTemplate(SOURCES[name], bos="<s>", eos="</s>").render(CHAT, open_answer=opens)
     theirs, _ = render_jinja_template(
         [CHAT], chat_template=SOURCES[name], add_generation_prompt=opens, bos_token="<s>", eos_token="</s>"
@@ -40,11 +40,11 @@ def test_the_same_as_transformers(name: str, opens: bool) -> None:
     assert ours == theirs[0]
 
 
-def test_now_is_now() -> None:
+def test_strftime_now() -> None:
     assert ChatTemplate(SOURCES["today"]).render(CHAT) == dt.datetime.now().astimezone().strftime("%Y-%m-%d")
 
 
-def test_the_templates_own_words_reach_the_client() -> None:
+def test_the_templates_own_message_reaches_the_client() -> None:
     template = ChatTemplate("{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidRequest, match="refuses these messages: roles must alternate") as raised:
         template.render(CHAT)
@@ -67,13 +67,13 @@ def test_the_sandbox_holds(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["{{ 1 + 'a' }}", "{{ messages[9].content + 'x' }}", "{{ 1 // 0 }}", "{{ x() }}"])
-def test_a_failing_template_is_no_internal_error(source: str) -> None:
+def test_a_failing_template_is_a_client_error(source: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         ChatTemplate(source).render(CHAT)
     assert raised.value.param == "messages"
 
 
-def test_what_is_no_template() -> None:
+def test_invalid_templates() -> None:
     with pytest.raises(TemplateError):
         ChatTemplate("{% for %}")
 
@@ -87,7 +87,7 @@ def test_what_is_no_template() -> None:
         (CHATML + "{# role developer #}", True, True),
     ],
 )
-def test_what_a_template_knows(source: str, system: bool, developer: bool) -> None:
+def test_roles_that_a_template_supports(source: str, system: bool, developer: bool) -> None:
     template = ChatTemplate(source)
     assert (template.knows_system, template.knows_developer) == (system, developer)
 

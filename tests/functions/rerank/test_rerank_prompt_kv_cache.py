@@ -1,4 +1,4 @@
-"""Keys and values of starts: planned for, kept while there is room, computed anew where there is none."""
+"""Prompt KV cache: planned for, cached within its limit, computed again where nothing is cached."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def state(ids: list[int]) -> Any:
     return [(torch.zeros(1, 2, len(ids), 8), torch.zeros(1, 2, len(ids), 8))]
 
 
-def test_the_one_not_used_for_longest_goes_first() -> None:
-    starts = PromptKVCache(10)
+def test_the_least_recently_used_prompt_is_evicted_first() -> None:
+    cache = PromptKVCache(10)
     first, second, third = (CachedPrompt(range(4)) for _ in range(3))
     made: list[int] = []
 
@@ -35,32 +35,32 @@ def test_the_one_not_used_for_longest_goes_first() -> None:
         return state(ids)
 
     for start in (first, second, first, third):
-        starts.state(start, compute)
+        cache.state(start, compute)
     assert first.state is not None and second.state is None and third.state is not None
-    assert starts.tokens == 8 and made == [4, 4, 4]
-    starts.state(second, compute)
+    assert cache.tokens == 8 and made == [4, 4, 4]
+    cache.state(second, compute)
     assert first.state is None and len(made) == 4
-    starts.forget(second)
-    starts.forget(second)
-    assert second.state is None and starts.tokens == 4
+    cache.drop(second)
+    cache.drop(second)
+    assert second.state is None and cache.tokens == 4
 
 
-def test_a_start_that_is_forgotten_while_it_is_computed_is_not_kept() -> None:
+def test_a_prompt_dropped_while_it_is_computed_is_not_cached() -> None:
     """As when a request is cancelled: nobody would forget it again."""
-    starts, start = PromptKVCache(10), CachedPrompt(range(4))
+    cache, start = PromptKVCache(10), CachedPrompt(range(4))
 
     def compute(ids: list[int]) -> Any:
-        starts.forget(start)
+        cache.drop(start)
         return state(ids)
 
-    assert len(starts.state(start, compute)) == 1
-    assert starts.tokens == 0 and start.state is None
+    assert len(cache.state(start, compute)) == 1
+    assert cache.tokens == 0 and start.state is None
 
 
 def changed(opener: Opener, folder: Path, room: int, reach: int) -> Any:
     instance = opener(folder)
     model: Any = instance._scorer._model  # type: ignore[attr-defined]
-    model._starts.room, model._reach = room, reach
+    model._prompts.limit, model._reach = room, reach
     return instance, model
 
 
@@ -80,7 +80,7 @@ async def test_scores_do_not_depend_on_room(
 
     def last(rows: Any, before: Any, given: Any) -> Any:
         nonlocal most
-        most = max(most, model._starts.tokens)
+        most = max(most, model._prompts.tokens)
         assert len(rows) == 1 or not before.shape[1] or len(rows) * (before.shape[1] + max(map(len, rows))) <= reach
         return compute(rows, before, given)
 
@@ -90,7 +90,7 @@ async def test_scores_do_not_depend_on_room(
         assert one.scores == pytest.approx(other.scores, abs=1e-4)
         assert (one.usage.cached_tokens > 0) is shared
     assert most <= room
-    assert model._starts.tokens == 0
+    assert model._prompts.tokens == 0
 
 
 async def test_what_is_planned_for_is_what_is_kept(opener: Opener, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_what_is_planned_for_is_what_is_kept(opener: Opener, tmp_path: Pat
     size = sum(part.numel() * part.element_size() for pair in kept for part in pair)
     assert plan.bytes["ram"] - bare.bytes["ram"] == plan.detail["starts"] > size * tokens // 100
     assert plan.detail["starts"] < 4 * size * tokens // 100
-    assert model._starts.room == tokens >= 1024
+    assert model._prompts.limit == tokens >= 1024
 
 
 @pytest.mark.parametrize(("attempt", "share"), [(0, 1), (1, 2)])

@@ -1,7 +1,4 @@
-"""BatchBuilder a batch: whose turn it is, a token for each who generates, guesses after it, and shares of prompts.
-
-It knows sequences and the batch, and nothing of who is asking or what becomes of the results.
-"""
+"""Builds a batch: decode tokens, draft tokens to verify, and prefill chunks."""
 
 from __future__ import annotations
 
@@ -15,69 +12,71 @@ from functions.engines.llama.speculation.speculator import Speculator
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A sequence's share of a batch."""
+    """The tokens of one sequence in a batch."""
 
     sequence: Sequence
     count: int
-    """Tokens of its text."""
-    guess: list[int]
-    """Tokens after them that may turn out to be wrong."""
+    """Number of prompt or generated tokens."""
+    draft: list[int]
+    """Draft tokens after them, to be verified."""
     index: int
-    """Where in the batch the last of all of them is."""
+    """Index in the batch of the last token."""
 
 
 class BatchBuilder:
-    """Fills the batches of one context."""
+    """Builds the batches of one context."""
 
-    def __init__(self, context: Context, pace: PrefillBudget, *, alone: bool, speculator: Speculator | None) -> None:
-        """`alone` puts one sequence into each batch, the next one into the next."""
+    def __init__(
+        self, context: Context, budget: PrefillBudget, *, one_at_a_time: bool, speculator: Speculator | None
+    ) -> None:
+        """`one_at_a_time` puts a single sequence into each batch, in turn."""
         self._context = context
-        self._pace = pace
-        self._alone = alone
+        self._prefill_budget = budget
+        self._one_at_a_time = one_at_a_time
         self._speculator = speculator
         self._turn = 0
 
     def fill(self, active: list[Sequence]) -> list[Part]:
-        """Fill the batch for some of these, the oldest first; returns nothing where there are none."""
-        among = self._among(active)
+        """Fill the batch from the active sequences, the oldest first; returns an empty list if there are none."""
+        among = self._select(active)
         self._context.begin()
         if among:
-            self._context.use(among[0].want.adapter)
+            self._context.set_adapter(among[0].request.adapter)
         generating = [sequence for sequence in among if sequence.pending == 1]
         prompts = [sequence for sequence in among if sequence.pending > 1]
         room = self._context.size - len(generating)
         parts = []
-        for sequence, guessed in zip(generating, self._guess(generating), strict=True):
-            guess = guessed[: max(0, min(room, sequence.guesses))]
-            parts.append(self._add(sequence, 1, guess))
-            room -= len(guess)
+        for sequence, drafted in zip(generating, self._draft(generating), strict=True):
+            draft = drafted[: max(0, min(room, sequence.draft_limit))]
+            parts.append(self._add(sequence, 1, draft))
+            room -= len(draft)
         left = [sequence.pending for sequence in prompts]
-        if self._alone:
+        if self._one_at_a_time:
             shares = [min(room, count) for count in left]
         else:
-            shares = share(left, room, self._pace, beside=bool(generating))
+            shares = share(left, room, self._prefill_budget, beside=bool(generating))
         return parts + [self._add(one, count, []) for one, count in zip(prompts, shares, strict=True) if count]
 
-    def _among(self, active: list[Sequence]) -> list[Sequence]:
-        """Return those whose turn it is: all, where nothing keeps them apart. A batch has one adapter."""
+    def _select(self, active: list[Sequence]) -> list[Sequence]:
+        """Return the sequences of the next batch: all of one adapter, or a single one; adapters take turns."""
         self._turn += 1
-        if self._alone and active:
+        if self._one_at_a_time and active:
             return [active[self._turn % len(active)]]
-        adapters = list(dict.fromkeys(sequence.want.adapter for sequence in active))
+        adapters = list(dict.fromkeys(sequence.request.adapter for sequence in active))
         if len(adapters) < 2:
             return active
         adapter = adapters[self._turn % len(adapters)]
-        return [sequence for sequence in active if sequence.want.adapter == adapter]
+        return [sequence for sequence in active if sequence.request.adapter == adapter]
 
-    def _guess(self, generating: list[Sequence]) -> list[list[int]]:
+    def _draft(self, generating: list[Sequence]) -> list[list[int]]:
         if self._speculator is None or not generating:
             return [[] for _ in generating]
-        return self._speculator.guess(generating)
+        return self._speculator.draft(generating)
 
-    def _add(self, sequence: Sequence, count: int, guess: list[int]) -> Part:
+    def _add(self, sequence: Sequence, count: int, draft: list[int]) -> Part:
         slot = sequence.slot
         assert slot is not None
         start, end = slot.computed, slot.computed + count
-        output = 1 + len(guess) if end == len(sequence.tokens) else 0
-        index = self._context.add(slot.id, sequence.tokens[start:end] + guess, start, output=output)
-        return Part(sequence, count, guess, index)
+        output = 1 + len(draft) if end == len(sequence.tokens) else 0
+        index = self._context.add(slot.id, sequence.tokens[start:end] + draft, start, output=output)
+        return Part(sequence, count, draft, index)

@@ -1,7 +1,7 @@
-"""The tokens a sampler chain is to choose from, as the array llama.cpp takes.
+"""The candidate tokens of a sampler chain, as llama.cpp's `llama_token_data_array`.
 
-A chain that begins with the `top_k` likeliest needs no more than a few more than those: filling in and sorting a whole
-vocabulary for each token costs more than all else of sampling. It knows logits, and nothing of how one is chosen.
+For chains that begin with top-k, only tokens near the maximum are passed: filling in and sorting a whole vocabulary for
+each token costs more than the rest of sampling.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from functions.engines.llama.model.library import lib
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 _MOST = 1024
-"""`top_k` up to which it is worth looking for the likeliest first."""
+"""Largest `top_k` for which preselecting tokens is faster."""
 _MARGIN = 8.0
 
 
 class Candidates:
-    """Gathers candidates for one sequence."""
+    """Selects the candidates of one sequence."""
 
     def __init__(self, size: int, top_k: int) -> None:
         self._size = size
         self._top_k = top_k if 0 < top_k <= min(_MOST, size // 8) else 0
         self._margin = _MARGIN
-        """How far below the likeliest token the others begin; it follows what was found the times before."""
+        """Tokens within this distance of the maximum logit are candidates; adapted after every call."""
         self._held: NDArray[Any] | None = None
 
     def gather(self, logits: NDArray[np.float32], best: int) -> Any:
-        """Return the `top_k` likeliest tokens and perhaps more, or all; valid until the next call."""
+        """Return at least the `top_k` most likely tokens, or all; valid until the next call."""
         if not self._top_k:
             return self._array(np.arange(self._size), logits)
-        ids = self._likely(logits, logits[best])
+        ids = self._preselect(logits, logits[best])
         return self._array(ids, logits[ids])
 
-    def _likely(self, logits: NDArray[np.float32], highest: np.float32) -> NDArray[np.intp]:
+    def _preselect(self, logits: NDArray[np.float32], highest: np.float32) -> NDArray[np.intp]:
         while True:
             ids = np.flatnonzero(logits >= highest - np.float32(self._margin))
             if len(ids) > 16 * self._top_k:

@@ -1,8 +1,8 @@
-"""The decode thread: continuous batching over one context, which nobody else touches.
+"""The decode thread: continuous batching over one context.
 
-Every step computes one token for each sequence that generates (and checks tokens guessed to follow), and prompts as far
-as that keeps answers steady. Requests come in through a queue; the news of a step go out while the next one is
-computed. It knows nothing of chats or templates.
+Each step computes one token per generating sequence, verifies draft tokens, and prefills prompts within a budget that
+keeps the gaps between tokens short. Requests arrive through a queue; the events of a step are sent while the next
+one is computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Decoder:
-    """Generates text for many requests side by side."""
+    """Generates text for concurrent requests."""
 
     def __init__(
         self,
@@ -42,49 +42,52 @@ class Decoder:
         *,
         length: int,
         chunk: int | None = None,
-        alone: bool = False,
+        one_at_a_time: bool = False,
         speculator: Speculator | None = None,
-        guesses: int = 0,
+        draft_tokens: int = 0,
     ) -> None:
         """Start the thread.
 
-        `length` is a slot's tokens; `chunk` a long prompt's share of a step, by default what keeps answers steady;
-        `alone` computes one sequence at a time. The speculator, closed with the decoder, guesses `guesses` at most.
+        `length` is a slot's context in tokens; `chunk` the prefill tokens per step of a long prompt, by default as many
+        as keep answers steady; `one_at_a_time` computes a single sequence per step. `speculator` drafts at most
+        `draft_tokens` per sequence and is closed with the decoder.
         """
         self._context = context
         self._vocabulary = vocabulary
         self._slots = slots
         self._length = length
-        self._pace = PrefillBudget(context.size, chunk)
-        self._filling = BatchBuilder(context, self._pace, alone=alone, speculator=speculator)
+        self._prefill_budget = PrefillBudget(context.size, chunk)
+        self._batch_builder = BatchBuilder(
+            context, self._prefill_budget, one_at_a_time=one_at_a_time, speculator=speculator
+        )
         self._speculator = speculator
-        self._guesses = guesses
-        self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
-        self._outbox = EventQueue(self._inbox.put)
+        self._draft_tokens = draft_tokens
+        self._requests: SimpleQueue[Generation | None] = SimpleQueue()
+        self._event_queue = EventQueue(self._requests.put)
         self._arrivals = itertools.count()
         self._waiting: list[Sequence] = []
         self._active: list[Sequence] = []
         self._suspects: deque[Sequence] = deque()
-        """Sequences of a batch that failed, to be computed one by one so that only the guilty one gets the error."""
+        """Sequences of a failed batch, computed one by one so that only the offending request fails."""
         self._computing: tuple[Generation, ...] = ()
-        self._cramped = False
-        """The cache was full: nobody else gets a slot before somebody is through."""
+        self._cache_full = False
+        """The KV cache is full: no request is admitted until a sequence ends."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="llama-decode", daemon=True)
         self._thread.start()
 
-    def generate(self, wants: Many[GenerationRequest]) -> Generation:
-        """Return the news of these wants; call it on an event loop. Close what it returns."""
+    def generate(self, requests: Many[GenerationRequest]) -> Generation:
+        """Start generating for these requests. Call it on an event loop, and close the returned generation."""
         if self._closed:
             raise ShuttingDown("this model is being unloaded")
-        generation = Generation(wants, self._give_up)
-        self._inbox.put(generation)
+        generation = Generation(requests, self._cancel)
+        self._requests.put(generation)
         return generation
 
     def close(self) -> None:
         """End the thread; requests in progress get `ShuttingDown`."""
         self._closed = True
-        self._inbox.put(None)
+        self._requests.put(None)
         self._context.abort(True)
         self._thread.join()
         if self._speculator is not None:
@@ -92,20 +95,20 @@ class Decoder:
 
     @property
     def slots(self) -> Slots:
-        """The slots; only for who knows that nothing is computed, before the first request or after `close`."""
+        """The slots. Only valid while nothing is computed: before the first request or after `close`."""
         return self._slots
 
     def counts(self) -> tuple[int, int]:
-        """Return how many sequences compute and how many wait; a glance from another thread."""
+        """Return the numbers of active and of waiting sequences; approximate from other threads."""
         return len(self._active), len(self._waiting)
 
-    def _give_up(self, generation: Generation) -> None:
-        """Mark a generation as not wanted any more; runs on the event loop."""
+    def _cancel(self, generation: Generation) -> None:
+        """Cancel a generation, and the current batch if nobody else needs it; runs on the event loop."""
         generation.cancelled = True
         computing = self._computing
         if computing and all(other.cancelled for other in computing):
             self._context.abort(True)
-        self._inbox.put(generation)
+        self._requests.put(generation)
 
     # The rest runs on the decode thread.
 
@@ -118,46 +121,51 @@ class Decoder:
                 self._forget(self._active)
                 self._fail(self._active + self._waiting, error)
             if not self._active and not self._waiting:
-                self._outbox.send()
+                self._event_queue.send()
         self._fail(self._active + self._waiting, ShuttingDown("this model was unloaded"))
         while (rest := self._poll()) is not None:
-            self._tell(rest, ShuttingDown("this model was unloaded"))
-        self._outbox.send()
+            self._report_error(rest, ShuttingDown("this model was unloaded"))
+        self._event_queue.send()
 
     def _receive(self) -> bool:
-        """Take in what was asked or given up meanwhile; waits when there is nothing to do. False means the end."""
+        """Process new and cancelled generations, waiting if idle; returns False to stop the thread."""
         busy = self._active or self._waiting
-        item = self._poll(none=_NOTHING) if busy else self._inbox.get()
+        item = self._poll(none=_NOTHING) if busy else self._requests.get()
         while item is not _NOTHING:
             if item is None:
                 return False
-            self._leave(item) if item.cancelled else self._enter(item)
+            self._remove(item) if item.cancelled else self._add(item)
             item = self._poll(none=_NOTHING)
         return not self._closed
 
     def _poll(self, none: Generation | None = None) -> Generation | None:
         try:
-            return self._inbox.get_nowait()
+            return self._requests.get_nowait()
         except Empty:
             return none
 
-    def _enter(self, generation: Generation) -> None:
+    def _add(self, generation: Generation) -> None:
         came = next(self._arrivals)
         try:
-            for index in range(len(generation.wants)):
+            for index in range(len(generation.requests)):
                 self._wait(
                     Sequence(
-                        generation, index, self._vocabulary, self._length, order=came + index, guesses=self._guesses
+                        generation,
+                        index,
+                        self._vocabulary,
+                        self._length,
+                        order=came + index,
+                        draft_tokens=self._draft_tokens,
                     )
                 )
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's own
+        except Exception as error:  # noqa: BLE001 - fails only this request
             self._fail([one for one in self._waiting if one.generation is generation], error)
-            self._tell(generation, error)
+            self._report_error(generation, error)
 
     def _wait(self, sequence: Sequence) -> None:
         bisect.insort(self._waiting, sequence, key=_order)
 
-    def _leave(self, generation: Generation) -> None:
+    def _remove(self, generation: Generation) -> None:
         for sequence in [*self._active, *self._waiting]:
             if sequence.generation is generation:
                 self._end(sequence)
@@ -165,27 +173,27 @@ class Decoder:
     def _step(self) -> None:
         self._admit()
         parts = self._fill()
-        # Who reads the news does so while the next step is computed, and not while this thread needs the interpreter.
-        self._outbox.send()
+        # Sent now, so that event loops process events while llama.cpp computes, not while this thread needs the GIL.
+        self._event_queue.send()
         if parts:
-            self._settle(parts, self._compute(parts))
+            self._handle_outcome(parts, self._compute(parts))
 
     def _admit(self) -> None:
-        """Give idle slots to those who wait, in order; one whose prefix is just being computed lets others pass."""
-        self._cramped = self._cramped and bool(self._active)
+        """Assign idle slots in order; a request whose prefix is being computed by another one is passed over."""
+        self._cache_full = self._cache_full and bool(self._active)
         for sequence in list(self._waiting):
-            if self._cramped or not self._slots.free:
+            if self._cache_full or not self._slots.free:
                 return
-            slot = self._slots.take(sequence.tokens, sequence.want.adapter)
+            slot = self._slots.take(sequence.tokens, sequence.request.adapter)
             if slot is not None:
                 self._waiting.remove(sequence)
-                sequence.enter(slot)
+                sequence.assign(slot)
                 self._active.append(sequence)
 
     def _fill(self) -> list[Part]:
         while self._suspects and self._suspects[0] not in self._active:
             self._suspects.popleft()
-        return self._filling.fill([self._suspects[0]] if self._suspects else self._active)
+        return self._batch_builder.fill([self._suspects[0]] if self._suspects else self._active)
 
     def _compute(self, parts: list[Part]) -> int:
         self._context.abort(False)
@@ -196,22 +204,24 @@ class Decoder:
             began = time.perf_counter()
             outcome = self._context.compute()
             if outcome == COMPUTED:
-                self._pace.learn(sum(part.count + len(part.guess) for part in parts), time.perf_counter() - began)
+                self._prefill_budget.learn(
+                    sum(part.count + len(part.draft) for part in parts), time.perf_counter() - began
+                )
             return outcome
         finally:
             self._computing = ()
 
-    def _settle(self, parts: list[Part], outcome: int) -> None:
+    def _handle_outcome(self, parts: list[Part], outcome: int) -> None:
         if outcome == COMPUTED:
-            self._harvest(parts)
+            self._sample(parts)
         elif outcome == NO_ROOM:
             self._make_room(parts)
         elif outcome == ABORTED:
-            self._look_again(parts)
+            self._resync(parts)
         else:
             self._suspect(parts, outcome)
 
-    def _harvest(self, parts: list[Part]) -> None:
+    def _sample(self, parts: list[Part]) -> None:
         broken: list[Sequence] = []
         for part in parts:
             sequence, slot = part.sequence, part.sequence.slot
@@ -219,7 +229,7 @@ class Decoder:
                 continue  # another answer of its request has failed just now
             slot.computed += part.count
             if sequence.generation.cancelled or slot.computed < len(sequence.tokens):
-                if part.guess:
+                if part.draft:
                     self._context.cut(slot.id, slot.computed)
                 continue
             try:
@@ -235,25 +245,25 @@ class Decoder:
             self._suspects.popleft()
 
     def _advance(self, part: Part) -> None:
-        sequence, slot, first = part.sequence, part.sequence.slot, part.index - len(part.guess)
+        sequence, slot, first = part.sequence, part.sequence.slot, part.index - len(part.draft)
         assert slot is not None
-        news, over, right = sequence.advance(lambda place: self._context.logits(first + place), part.guess)
+        events, over, right = sequence.advance(lambda place: self._context.logits(first + place), part.draft)
         slot.computed += right
-        if right < len(part.guess):
+        if right < len(part.draft):
             self._context.cut(slot.id, slot.computed)
-        if news:
-            self._outbox.add(sequence.generation, news)
+        if events:
+            self._event_queue.add(sequence.generation, events)
         if over:
             self._end(sequence)
 
     def _make_room(self, parts: list[Part]) -> None:
-        """Nothing was computed: forget what idle slots keep, else let the youngest start over when there is room."""
+        """The KV cache is full: drop cached prefixes, else preempt the youngest sequence, which starts over later."""
         if self._slots.drop_idle():
             return
         if len(self._active) == 1:
             self._fail([self._active[0]], ColdframeError("the cache of this model has no room for this request"))
             return
-        self._cramped = True
+        self._cache_full = True
         youngest = self._active.pop()
         self._forget([youngest])
         assert youngest.slot is not None
@@ -261,8 +271,8 @@ class Decoder:
         youngest.slot = None
         self._wait(youngest)
 
-    def _look_again(self, parts: list[Part]) -> None:
-        """Ask memory how far each sequence of a batch that was broken off has come."""
+    def _resync(self, parts: list[Part]) -> None:
+        """After an aborted batch, read from the KV cache how many tokens of each sequence were computed."""
         for part in parts:
             sequence, slot = part.sequence, part.sequence.slot
             assert slot is not None
@@ -271,7 +281,7 @@ class Decoder:
                 self._slots.drop(slot)
 
     def _suspect(self, parts: list[Part], outcome: int) -> None:
-        """Computing failed: compute the batch's sequences one by one, and fail the one that fails alone."""
+        """Computing a batch failed: compute its sequences one by one, and fail the one that fails alone."""
         logger.error("llama.cpp could not compute a batch of %d sequences (code %d)", len(parts), outcome)
         sequences = [part.sequence for part in parts]
         self._forget(sequences)
@@ -282,16 +292,16 @@ class Decoder:
             self._fail(sequences, ColdframeError(message))
 
     def _isolate(self, broken: list[Sequence]) -> None:
-        """Logits were not numbers, which whoever shares the memory may catch: wipe it, and compute everybody alone.
+        """Logits are not finite, and NaNs persist in reused KV cells: clear the cache, recompute sequences one by one.
 
-        The one whose logits are no numbers when it is computed alone, in a clean memory, is to blame.
+        A sequence whose logits are not finite when it is computed alone, with a clean cache, fails.
         """
         self._slots.drop_idle()
         self._forget(self._active)
         self._context.wipe()
         if self._suspects and self._suspects[0] is broken[0]:
-            words = "the model's computation broke down on this request: its logits are not numbers"
-            self._fail(broken, ColdframeError(words))
+            message = "the model's computation broke down on this request: its logits are not numbers"
+            self._fail(broken, ColdframeError(message))
         else:
             self._suspects = deque(self._active)
 
@@ -301,14 +311,14 @@ class Decoder:
                 self._slots.drop(sequence.slot)
 
     def _fail(self, sequences: list[Sequence], error: BaseException) -> None:
-        """End these and everything else their generations wait for, with the error."""
+        """Fail the generations of these sequences with the error."""
         generations = {sequence.generation for sequence in sequences}
         for generation in generations:
-            self._leave(generation)
-            self._tell(generation, error)
+            self._remove(generation)
+            self._report_error(generation, error)
 
-    def _tell(self, generation: Generation, error: BaseException) -> None:
-        self._outbox.add(generation, [error])
+    def _report_error(self, generation: Generation, error: BaseException) -> None:
+        self._event_queue.add(generation, [error])
 
     def _end(self, sequence: Sequence) -> None:
         if sequence.slot is not None:
@@ -317,7 +327,7 @@ class Decoder:
             sequence.slot = None
         else:
             self._waiting.remove(sequence)
-        self._cramped = False
+        self._cache_full = False
         sequence.close()
 
 

@@ -1,7 +1,4 @@
-"""Token bytes on their way to a client: whole characters only, and nothing that is, or may become, a stop string.
-
-It knows bytes and text, and nothing of tokens, models or how the text is sent.
-"""
+"""Streaming detokenizer: never splits UTF-8 characters, and holds back text that may begin a stop string."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class Detokenizer:
-    """Bytes in, text out: UTF-8 is never split, stop strings never leak."""
+    """Decodes token bytes to text, up to the first stop string."""
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
         self._characters = _decoder("replace")

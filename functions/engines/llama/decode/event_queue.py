@@ -1,7 +1,4 @@
-"""Hands events from the decode thread to the event loops that wait for them: one wake-up for each loop and step.
-
-It knows generations and their loops, and nothing of how news come about.
-"""
+"""Passes events from the decode thread to event loops: one wake-up per loop and step."""
 
 from __future__ import annotations
 
@@ -14,23 +11,23 @@ Item = tuple[Generation, list[GenerationEvent | BaseException]]
 
 
 class EventQueue:
-    """Gathers news until `send`."""
+    """Collects events until `send`."""
 
     def __init__(self, abandoned: Callable[[Generation], None]) -> None:
         self._abandoned = abandoned
-        """Told of generations whose loop is closed: nobody listens any more."""
-        self._news: dict[Generation, list[GenerationEvent | BaseException]] = {}
+        """Called with generations whose event loop is closed."""
+        self._events: dict[Generation, list[GenerationEvent | BaseException]] = {}
 
-    def add(self, generation: Generation, news: Iterable[GenerationEvent | BaseException]) -> None:
-        """Note what happened."""
-        self._news.setdefault(generation, []).extend(news)
+    def add(self, generation: Generation, events: Iterable[GenerationEvent | BaseException]) -> None:
+        """Queue events of a generation."""
+        self._events.setdefault(generation, []).extend(events)
 
     def send(self) -> None:
-        """Pass on what was noted."""
-        if not self._news:
+        """Send all queued events."""
+        if not self._events:
             return
-        news, self._news = self._news, {}
-        for loop, group in itertools.groupby(sorted(news.items(), key=_loop_id), key=lambda item: item[0].loop):
+        events, self._events = self._events, {}
+        for loop, group in itertools.groupby(sorted(events.items(), key=_loop_id), key=lambda item: item[0].loop):
             batch = [(generation, items) for generation, items in group if not generation.cancelled]
             try:
                 loop.call_soon_threadsafe(_hand_out, batch)

@@ -1,7 +1,6 @@
-"""One request to the decoder, seen from both sides: what is wanted, and the news that comes back.
+"""A generation as the client's side sees it: the requests, and an async iterator over the events.
 
-The asyncio side iterates over a `Generation`; the decode thread fills it through the event loop. It knows nothing of
-chats or wire formats.
+The decode thread delivers events through the event loop of the caller.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ class GenerationRequest(msgspec.Struct, kw_only=True, frozen=True):
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
     adapter: str | None = None
-    """The adapter to compute with; None is the model as it is."""
+    """Name of the LoRA adapter; None for the model without one."""
     endless: bool = False
-    """Do not stop where the model would end."""
+    """Ignore end-of-generation tokens."""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More text for one of the wants."""
+    """More text for the request at `index`."""
 
     index: int
     text: str
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """One of the wants is through: `stop` (the model ended, or a stop string came) or `length`."""
+    """The request at `index` is finished. `reason` is `stop` (end-of-generation token or stop string) or `length`."""
 
     index: int
     reason: str
@@ -46,33 +45,33 @@ class Finished(msgspec.Struct, frozen=True):
     cached_tokens: int
     completion_tokens: int
     accepted_tokens: int = 0
-    """Guessed tokens that the model took."""
+    """Draft tokens that were accepted."""
     rejected_tokens: int = 0
-    """Guessed tokens that it did not take."""
+    """Draft tokens that were rejected."""
 
 
 GenerationEvent = TextDelta | Finished
 
 
 class Generation:
-    """The news of some wants, as an async iterator that is over when all of them are through.
+    """An async iterator over the events of some requests, which ends when all of them are finished.
 
-    Close it (`aclose`, or leave an `aclosing` block) to give up: nothing is computed for it after the current batch.
+    Close it (`aclose`, or leave an `aclosing` block) to cancel: nothing is computed for it after the current batch.
     """
 
-    def __init__(self, wants: Sequence[GenerationRequest], give_up: Callable[[Generation], None]) -> None:
-        self.wants = tuple(wants)
+    def __init__(self, requests: Sequence[GenerationRequest], cancel: Callable[[Generation], None]) -> None:
+        self.requests = tuple(requests)
         self.loop = asyncio.get_running_loop()
         self.cancelled = False
         """Read by the decode thread, written on the event loop."""
-        self._open = len(self.wants)
-        self._give_up = give_up
-        self._news: deque[GenerationEvent | BaseException] = deque()
+        self._open = len(self.requests)
+        self._cancel = cancel
+        self._events: deque[GenerationEvent | BaseException] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
-    def receive(self, news: Sequence[GenerationEvent | BaseException]) -> None:
-        """Take news of the decode thread; runs on the event loop."""
-        self._news.extend(news)
+    def receive(self, events: Sequence[GenerationEvent | BaseException]) -> None:
+        """Receive events from the decode thread; runs on the event loop."""
+        self._events.extend(events)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -80,12 +79,12 @@ class Generation:
         return self
 
     async def __anext__(self) -> GenerationEvent:
-        while not self._news:
+        while not self._events:
             if not self._open:
                 raise StopAsyncIteration
             self._waiter = self.loop.create_future()
             await self._waiter
-        item = self._news.popleft()
+        item = self._events.popleft()
         if isinstance(item, BaseException):
             self._open = 0
             raise item
@@ -94,8 +93,8 @@ class Generation:
         return item
 
     async def aclose(self) -> None:
-        """Give up what is not through yet; safe to call at any time, and twice."""
+        """Cancel what is not finished; safe to call at any time, and twice."""
         if self._open and not self.cancelled:
-            self._give_up(self)
+            self._cancel(self)
         self._open = 0
-        self._news.clear()
+        self._events.clear()

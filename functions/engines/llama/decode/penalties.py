@@ -1,6 +1,6 @@
-"""Repetition penalties, applied to logits where llama.cpp left them.
+"""Repetition, frequency and presence penalties, applied to logits in place, by llama.cpp's rules.
 
-The same rules as llama.cpp's own sampler, which would need every token of the vocabulary as a candidate first.
+llama.cpp's own sampler needs all tokens of the vocabulary as candidates first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class Penalty:
-    """One rule over the last `window` tokens."""
+    """Penalties over the last `window` tokens."""
 
     def __init__(self, window: int, *, repeat: float = 1.0, frequency: float = 0.0, presence: float = 0.0) -> None:
         self._last: deque[int] = deque(maxlen=window)
@@ -23,7 +23,7 @@ class Penalty:
         self._presence = np.float32(presence)
 
     def accept(self, tokens: Sequence[int]) -> None:
-        """Take note of tokens, the oldest first."""
+        """Add tokens to the window, the oldest first."""
         for token in tokens:
             if len(self._last) == self._last.maxlen:
                 gone = self._last[0]
@@ -34,7 +34,7 @@ class Penalty:
             self._counts[token] += 1
 
     def apply(self, logits: NDArray[np.float32]) -> None:
-        """Make what came before less likely, in place."""
+        """Apply the penalties to the logits in place."""
         count = len(self._counts)
         if not count:
             return

@@ -1,27 +1,24 @@
-"""What goes into the next batch: a token for everybody who generates, and how much of whose prompt.
-
-It knows counts of tokens and how long tokens took, and nothing of sequences, texts or llama.cpp.
-"""
+"""How many prompt tokens go into a step, and from which prompts; learned from the measured time per token."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 BURST = 0.5
-"""Seconds of prompts in one step at most: short prompts that come together are computed together."""
+"""Maximum seconds of prefill in one step: short prompts that arrive together are computed together."""
 STEADY = 0.1
-"""Seconds of it that prompts too long for this step may take while answers are in progress."""
-_LEAST = 16
+"""Maximum seconds of it for prompts that do not fit into the step, while other sequences generate."""
+_MIN_TOKENS = 16
 _UNKNOWN = 1 / 512
-"""Seconds per token until some have been computed."""
+"""Seconds per token until measured."""
 _ENOUGH = 32
-"""Tokens from which on a step tells how long prompts take."""
+"""Minimum tokens of a step whose time is measured."""
 _SHARE = 4
-"""The oldest prompt gets at least one part in so many, however many short ones come after it."""
+"""The oldest prompt gets at least a quarter of the tokens, however many shorter ones are queued."""
 
 
 class PrefillBudget:
-    """How many prompt tokens a step may take, learned from those before."""
+    """Prompt tokens per step, from a moving average of the time per token."""
 
     def __init__(self, batch: int, chunk: int | None = None) -> None:
         self._batch = batch
@@ -30,7 +27,7 @@ class PrefillBudget:
         self._known = False
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Take note of a step."""
+        """Record the time of a step."""
         if tokens < _ENOUGH:
             return
         cost = seconds / tokens
@@ -39,33 +36,33 @@ class PrefillBudget:
 
     @property
     def burst(self) -> int:
-        """Prompt tokens of one step."""
+        """Maximum prompt tokens of one step."""
         return max(self.steady, min(self._batch, self._tokens(BURST)))
 
     @property
     def steady(self) -> int:
-        """Prompt tokens of a step beside answers in progress, where they do not end with it."""
+        """Maximum tokens of prompts that go on after the step, while other sequences generate."""
         return min(self._batch, self._chunk or self._tokens(STEADY))
 
     def _tokens(self, seconds: float) -> int:
         # In steps of a quarter more, so that chunks keep their size while the measure wavers.
-        wanted, found = seconds / self._cost, _LEAST
+        wanted, found = seconds / self._cost, _MIN_TOKENS
         while found * 5 // 4 <= wanted and found < self._batch:
             found = found * 5 // 4
         return found
 
 
-def share(pending: Sequence[int], room: int, pace: PrefillBudget, *, beside: bool) -> list[int]:
+def share(pending: Sequence[int], room: int, budget: PrefillBudget, *, beside: bool) -> list[int]:
     """Return how many tokens of each prompt go into this step, in all `room` at most.
 
-    `pending` are the tokens left of each, the oldest first; `beside` says that answers are in progress, which long
-    prompts must not hold up. The oldest gets its share first, then the shortest: their answers begin soonest.
+    `pending` are the tokens left of each, the oldest first; `beside` is set while other sequences generate, which
+    long prompts must not stall. The oldest gets its share first, then the shortest: their answers begin soonest.
     """
-    burst = min(room, pace.burst)
+    burst = min(room, budget.burst)
     shares = [0] * len(pending)
     if not pending or burst <= 0:
         return shares
-    slow = min(burst, pace.steady) if beside else burst
+    slow = min(burst, budget.steady) if beside else burst
     order = sorted(range(len(pending)), key=lambda index: (pending[index], index))
     first = 0
     if pending[0] > slow // _SHARE:
@@ -75,7 +72,7 @@ def share(pending: Sequence[int], room: int, pace: PrefillBudget, *, beside: boo
     for index in order:
         wanted = pending[index] - shares[index]
         given = min(wanted, left)
-        if given < wanted or pending[index] > pace.steady:
+        if given < wanted or pending[index] > budget.steady:
             given = min(given, max(0, slow))  # it goes on after this step: no more than keeps answers steady
         shares[index] += given
         left -= given

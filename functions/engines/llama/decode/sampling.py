@@ -1,7 +1,4 @@
-"""How the next token is chosen: biases and penalties on the logits, then one of llama.cpp's sampler chains.
-
-It knows distributions over tokens, and nothing of text, stops or requests.
-"""
+"""Sampling: logit bias and penalties, then a llama.cpp sampler chain (top-k, top-p, min-p, temperature, seed)."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _RANDOM = 0xFFFFFFFF
 
 
 class Sampling(msgspec.Struct, kw_only=True, frozen=True):
-    """What a client may wish; the defaults are llama.cpp's own."""
+    """Sampling parameters; the defaults are llama.cpp's."""
 
     temperature: float = 0.8
     """0 takes the likeliest token."""
@@ -57,7 +54,7 @@ _METADATA = {
 
 
 def recommended(metadata: Callable[[str], str | None]) -> Sampling:
-    """Return the defaults a model's file recommends, as far as it does."""
+    """Return the sampling defaults in a model file's metadata."""
     found: dict[str, float] = {}
     for field, (key, number) in _METADATA.items():
         with contextlib.suppress(ValueError):
@@ -67,7 +64,7 @@ def recommended(metadata: Callable[[str], str | None]) -> Sampling:
 
 
 class Sampler:
-    """How one sequence chooses. It remembers what it chose, for penalties, and the state of its random numbers."""
+    """The sampler of one sequence, with its penalties and random state."""
 
     def __init__(self, vocabulary_size: int, sampling: Sampling, prompt: Sequence[int], *, context: int) -> None:
         self._bias = _biases(sampling)
@@ -77,9 +74,9 @@ class Sampler:
         self._chain: Any = None if self._greedy else _chain(sampling)
 
     def sample(self, logits: NDArray[np.float32]) -> int:
-        """Choose from one row of logits, which biases and penalties change in place.
+        """Sample a token from one row of logits, which biases and penalties change in place.
 
-        Raises `NonFiniteLogits` when that is what they are, and `InvalidRequest` when every token is ruled out.
+        Raises `NonFiniteLogits`, and `InvalidRequest` if every token is excluded.
         """
         if self._bias is not None:
             ids, biases = self._bias
@@ -100,14 +97,14 @@ class Sampler:
         return int(array.data[array.selected].id)
 
     def close(self) -> None:
-        """Free it; safe to call twice."""
+        """Free the memory; safe to call twice."""
         chain, self._chain = self._chain, None
         if chain:
             lib.llama_sampler_free(chain)
 
 
 class NonFiniteLogits(ArithmeticError):
-    """The model's computation broke down."""
+    """The model's logits are NaN or infinite."""
 
 
 def _unusable(highest: float) -> Exception:

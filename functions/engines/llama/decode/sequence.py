@@ -1,7 +1,4 @@
-"""One text in the making, as the decode thread sees it: its tokens, its slot, its sampler and its text.
-
-It knows tokens and text, and nothing of batches, threads or who is asking.
-"""
+"""The state of one generating sequence: tokens, slot, sampler, detokenizer, and draft length."""
 
 from __future__ import annotations
 
@@ -22,10 +19,21 @@ from host.errors import ColdframeError
 
 
 class Sequence:
-    """The state of one `Want`. Prompt and generated tokens are one list: what is not computed yet is what is to do."""
+    """The state of one `GenerationRequest`. Prompt and generated tokens are one list."""
 
-    __slots__ = ("_sampler", "_text", "_vocabulary", "cached", "caution", "generation", "index", "order", "slot",
-                 "tokens", "want")  # fmt: skip
+    __slots__ = (
+        "_sampler",
+        "_text",
+        "_vocabulary",
+        "cached",
+        "draft_length",
+        "generation",
+        "index",
+        "order",
+        "request",
+        "slot",
+        "tokens",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -35,51 +43,51 @@ class Sequence:
         context: int,
         *,
         order: int = 0,
-        guesses: int = 0,
+        draft_tokens: int = 0,
     ) -> None:
         self.generation = generation
         self.index = index
         self.order = order
-        """Its place among those who wait: a request's second answer waits as if it had come one request later."""
-        self.want = generation.wants[index]
-        prompt_checks.check(self.want.prompt, words=vocabulary.size, length=context)
-        self.tokens = list(self.want.prompt)
+        """Queue position: the second answer of a request queues as if it had arrived one request later."""
+        self.request = generation.requests[index]
+        prompt_checks.check(self.request.prompt, vocabulary_size=vocabulary.size, length=context)
+        self.tokens = list(self.request.prompt)
         self.slot: Slot | None = None
         self.cached: int | None = None
-        """Prompt tokens that were in memory already when it first got a slot."""
-        self.caution = DraftLength(guesses)
+        """Prompt tokens that were cached when it first got a slot."""
+        self.draft_length = DraftLength(draft_tokens)
         self._vocabulary = vocabulary
-        self._sampler = Sampler(vocabulary.size, self.want.sampling, self.tokens, context=context)
-        self._text = Detokenizer(self.want.stops)
+        self._sampler = Sampler(vocabulary.size, self.request.sampling, self.tokens, context=context)
+        self._text = Detokenizer(self.request.stops)
 
     @property
     def generated(self) -> int:
-        """Tokens chosen so far."""
-        return len(self.tokens) - len(self.want.prompt)
+        """Number of generated tokens."""
+        return len(self.tokens) - len(self.request.prompt)
 
     @property
     def pending(self) -> int:
-        """Tokens that are known but not computed: 1 while it generates."""
+        """Number of tokens not computed yet: 1 while generating, more during prefill."""
         return len(self.tokens) - (self.slot.computed if self.slot else 0)
 
     @property
-    def guesses(self) -> int:
-        """Tokens worth guessing ahead: one is chosen anyhow, and none beyond the limit."""
-        return max(0, min(self.caution.count, self.want.limit - self.generated - 1))
+    def draft_limit(self) -> int:
+        """Draft tokens to verify in the next step, so that the limit on generated tokens is not exceeded."""
+        return max(0, min(self.draft_length.count, self.request.limit - self.generated - 1))
 
-    def enter(self, slot: Slot) -> None:
-        """Take a slot, which shares the list of tokens from now on."""
+    def assign(self, slot: Slot) -> None:
+        """Assign a slot, which shares the list of tokens from now on."""
         self.slot = slot
         if self.cached is None:
             self.cached = slot.computed
 
     def advance(
-        self, logits: Callable[[int], NDArray[np.float32]], guess: Many[int] = ()
+        self, logits: Callable[[int], NDArray[np.float32]], draft: Many[int] = ()
     ) -> tuple[list[TextDelta | Finished], bool, int]:
-        """Choose the next token, and one more after each guessed token that turns out to be the one chosen.
+        """Sample the next token, and one more after each draft token that is accepted.
 
-        `logits(n)` are those after `n` guessed tokens. Returns the news, whether this was the end, and how many of the
-        guessed tokens were right.
+        `logits(n)` are the logits after `n` draft tokens. Returns the events, whether the sequence has ended, and the
+        number of accepted draft tokens.
         """
         text, right, over, stopped = "", 0, False, False
         while True:
@@ -88,31 +96,31 @@ class Sequence:
             except (ColdframeError, NonFiniteLogits):
                 if not right:
                     raise
-                right -= 1  # what was chosen before stands, and the same error comes again when this is computed alone
+                right -= 1  # keep the tokens sampled before; the error occurs again in the next step
                 break
             self.tokens.append(token)
-            ended = not self.want.endless and self._vocabulary.ends(token)
+            ended = not self.request.endless and self._vocabulary.ends(token)
             text += "" if ended else self._text.feed(self._vocabulary.piece(token))
             stopped = ended or self._text.stopped
-            over = stopped or self.generated >= self.want.limit
-            if over or right == len(guess) or token != guess[right]:
+            over = stopped or self.generated >= self.request.limit
+            if over or right == len(draft) or token != draft[right]:
                 break
             right += 1
-        if guess:
-            self.caution.learn(len(guess), right)
+        if draft:
+            self.draft_length.learn(len(draft), right)
         if over:
             text += self._text.flush()
-        news: list[TextDelta | Finished] = [TextDelta(self.index, text)] if text else []
+        events: list[TextDelta | Finished] = [TextDelta(self.index, text)] if text else []
         if over:
             # The flush can complete a stop string too: half a character at the end shows as U+FFFD.
-            news.append(self._end("stop" if stopped or self._text.stopped else "length"))
-        return news, over, right
+            events.append(self._end("stop" if stopped or self._text.stopped else "length"))
+        return events, over, right
 
     def close(self) -> None:
         """Free the sampler."""
         self._sampler.close()
 
     def _end(self, reason: str) -> Finished:
-        told = self.caution
-        counts = (len(self.want.prompt), self.cached or 0, self.generated, told.accepted, told.rejected)
+        counts_ = self.draft_length
+        counts = (len(self.request.prompt), self.cached or 0, self.generated, counts_.accepted, counts_.rejected)
         return Finished(self.index, reason, *counts)

@@ -1,6 +1,6 @@
-"""Over which accelerators a model may be laid, and in which shares: every way that is worth a try, the best one first.
+"""Candidate layouts of a model over accelerators, the best first: one device, several with shares, or the CPU.
 
-It knows devices, the memory each may give, and the manifest's options. What fits is found out by those who weigh.
+Raises `LoadFailed` where `tensor_split` or `main_gpu` do not match the devices. What fits is decided in `fit`.
 """
 
 from __future__ import annotations

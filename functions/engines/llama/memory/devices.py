@@ -1,6 +1,6 @@
-"""Where a model's layers can go: the devices llama.cpp sees, those a manifest allows, and a layout over them.
+"""The devices that llama.cpp can use, those that a manifest allows, and the target that a model is loaded to.
 
-It knows ggml's list of devices, and nothing of files or of what fits. Pools are named as torch names devices.
+Memory pools have the names that torch gives devices: `cuda:0`, `mps`, and `ram` for the CPU.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Device(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Target(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model is to run on: the CPU alone, or accelerators too, and how its layers are laid over them."""
+    """Where a model is loaded: the CPU, or accelerators and the layers on each."""
 
     devices: tuple[Device, ...] = ()
     accelerators: tuple[Device, ...] = ()
-    """All that llama.cpp sees here, used or not."""
+    """All accelerators that llama.cpp sees, used or not."""
     layers: int = ALL_LAYERS
     """How many layers go to accelerators, the last ones first; the output counts as one, below 0 is all of them."""
     split: Split = "none"
@@ -157,8 +157,8 @@ def choose(device: str) -> Target:
     return Target(devices=(best,) if best else (), accelerators=seen)
 
 
-def told(target: Target, layers: int) -> dict[str, int | str]:
-    """Return what a plan's `detail` says of a target for a model of so many layers; `retold` understands it."""
+def to_detail(target: Target, layers: int) -> dict[str, int | str]:
+    """Return the target of a model with `layers` layers as entries of a plan's `detail`; see `from_detail`."""
     if not target.devices:
         return {"offloaded": 0}
     detail: dict[str, int | str] = {
@@ -171,11 +171,11 @@ def told(target: Target, layers: int) -> dict[str, int | str]:
     return detail
 
 
-def retold(detail: Mapping[str, int | float | str], seen: tuple[Device, ...] | None = None) -> Target:
-    """Return the target that a plan has chosen; raises `LoadFailed` when one of its devices is gone."""
+def from_detail(detail: Mapping[str, int | float | str], seen: tuple[Device, ...] | None = None) -> Target:
+    """Return the target in a plan's `detail`; raises `LoadFailed` if one of its devices is gone."""
     wanted = [pool for pool in str(detail.get("devices", "")).split(",") if pool]
     if seen is None:
-        seen = accelerators() if wanted else ()  # no look at devices, which takes their memory, for a model on the CPU
+        seen = accelerators() if wanted else ()  # initialising devices takes their memory: not for a model on the CPU
     by_pool = {device.pool: device for device in seen}
     gone = [pool for pool in wanted if pool not in by_pool]
     if gone:

@@ -1,7 +1,7 @@
-"""Estimates the bytes a model and a context take, from llama.cpp's own accounting, without reading the weights.
+"""Estimates the bytes that a model and a context take, from llama.cpp's own accounting, without reading the weights.
 
-A model opened for its sizes only, and a context on it, tell every buffer in the log; what each layer takes of the
-weights stands in the file's head. It knows that log, and nothing of how much may be taken.
+The model is opened without allocation (`no_alloc`), and a context on it; llama.cpp logs the size of every buffer. The
+bytes of each layer's weights are read from the file's header.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _LAYER = re.compile(r"^llama_(?:kv_cache|memory)\w*[:,] layer\s+\d+: dev = (\S+)
 _CACHE = re.compile(r"^llama_(?:kv_cache|memory)\w*: size =\s*([\d.]+) MiB \(")
 _BUFFER = re.compile(r"(\S+)\s+(?:compute|output) buffer size =\s*([\d.]+) MiB")
 _BLOCK = re.compile(r"blk\.(\d+)\.")
-CELL = 48
+BYTES_PER_CELL = 48
 """Bytes that llama.cpp keeps of each token in the cache besides its keys and values: position, sequences, …"""
-MOST = 1 << 20
-"""Tokens up to which a cache is weighed. llama.cpp really makes what it keeps of each token, so that weighing a larger
-one could itself run out of memory: its size is drawn from two smaller ones on the same line."""
+MAX_MEASURED_TOKENS = 1 << 20
+"""KV cache size, in tokens, up to which contexts are measured. llama.cpp allocates its metadata of each cell even then,
+so that larger ones could run out of memory: they are extrapolated linearly from two smaller ones."""
 
 
 class ModelSize(msgspec.Struct, kw_only=True, frozen=True):
-    """What does not depend on the context."""
+    """Sizes that do not depend on the context."""
 
     weights: int
     trained: int
-    """Tokens of the longest context it was trained on."""
+    """Context length, in tokens, that the model was trained for."""
     layers: int
 
 
-class Blocks(msgspec.Struct, kw_only=True, frozen=True):
-    """Where the weights are: bytes of each layer, of its experts among them, of the output, and of what is left."""
+class LayerWeights(msgspec.Struct, kw_only=True, frozen=True):
+    """Bytes of the weights: of each layer, of the experts in each layer, of the output, and of the rest."""
 
     layers: tuple[int, ...]
     experts: tuple[int, ...]
     output: int
     rest: int
-    """The input's, which llama.cpp leaves to the CPU."""
+    """Mostly the input embeddings, which llama.cpp keeps on the CPU."""
 
 
 class ContextSize(msgspec.Struct, kw_only=True, frozen=True):
@@ -68,35 +68,35 @@ class ContextSize(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MemoryEstimate:
-    """Weighs one model with one set of options; what was weighed before is looked up. Close it."""
+    """Estimates of one model with one set of options, cached on disk. Close it."""
 
     def __init__(self, path: str, options: LlamaOptions) -> None:
         self._path = path
         self._options = options
         self._model: Model | None = None
         self._target = Target()
-        self._ledger: EstimateCache | None = None
+        self._entries: EstimateCache | None = None
 
     def model(self) -> ModelSize:
-        """Weigh the model; raises `LoadFailed`."""
-        known = self._book().get("model")
+        """Estimate the bytes of the model; raises `LoadFailed`."""
+        known = self._cache().get("model")
         if known is not None:
             return msgspec.convert(known, ModelSize)
         model = self._open(Target())
         size = ModelSize(weights=model.bytes, trained=model.trained, layers=model.layers)
-        self._book().put("model", msgspec.to_builtins(size))
+        self._cache().put("model", msgspec.to_builtins(size))
         return size
 
-    def blocks(self) -> Blocks:
-        """Return where the weights are; raises `LoadFailed`."""
-        known = self._book().get("blocks")
+    def layers(self) -> LayerWeights:
+        """Return the bytes of the weights by layer; raises `LoadFailed`."""
+        known = self._cache().get("blocks")
         if known is not None:
-            return msgspec.convert(known, Blocks)
+            return msgspec.convert(known, LayerWeights)
         try:
-            found = sorted_out(gguf.read(Path(self._path)).tensors, self.model().layers)
+            found = layer_weights(gguf.read(Path(self._path)).tensors, self.model().layers)
         except (gguf.GgufError, OSError) as error:
             raise LoadFailed(f"{Path(self._path).name} cannot be read: {error}") from None
-        self._book().put("blocks", msgspec.to_builtins(found))
+        self._cache().put("blocks", msgspec.to_builtins(found))
         return found
 
     def weights(self, target: Target) -> dict[str, int]:
@@ -104,35 +104,35 @@ class MemoryEstimate:
         model = self.model()
         if not target.devices:
             return {RAM: model.weights}
-        return laid_out(self.blocks(), target, experts_on_cpu(self._options, model.layers))
+        return weights_by_pool(self.layers(), target, experts_on_cpu(self._options, model.layers))
 
     def context(self, target: Target, context: int, slots: int) -> ContextSize:
-        """Weigh a context of `slots` sequences of `context` tokens; raises `LoadFailed`."""
-        if context * slots <= MOST:
-            return self._weigh(target, context, slots)
-        large = max(1, MOST // slots)
-        one, two = self._weigh(target, max(1, large // 2), slots), self._weigh(target, large, slots)
-        return stretched(one, two, (context - large // 2) / max(1, large - large // 2))
+        """Estimate the bytes of a context of `slots` sequences of `context` tokens; raises `LoadFailed`."""
+        if context * slots <= MAX_MEASURED_TOKENS:
+            return self._measure(target, context, slots)
+        large = max(1, MAX_MEASURED_TOKENS // slots)
+        small, full = self._measure(target, max(1, large // 2), slots), self._measure(target, large, slots)
+        return extrapolate(small, full, (context - large // 2) / max(1, large - large // 2))
 
     def close(self) -> None:
-        """Free the model and write down what was weighed."""
-        if self._ledger is not None:
-            self._ledger.save()
+        """Free the model and save the estimates."""
+        if self._entries is not None:
+            self._entries.save()
         if self._model is not None:
             self._model.close()
             self._model = None
 
-    def _weigh(self, target: Target, context: int, slots: int) -> ContextSize:
-        key = f"context {context} {slots} {self._situation(target)}"
-        known = self._book().get(key)
+    def _measure(self, target: Target, context: int, slots: int) -> ContextSize:
+        key = f"context {context} {slots} {self._cache_key(target)}"
+        known = self._cache().get(key)
         if known is not None:
             return msgspec.convert(known, ContextSize)
         model = self._open(target)
-        with log.listen(debug=True) as heard:
+        with log.listen(debug=True) as lines:
             Context.open(model, self._options, target, context=context, slots=slots).close()
-        size = read_sizes([line for _, line in heard])
-        size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * CELL
-        self._book().put(key, msgspec.to_builtins(size))
+        size = read_sizes([line for _, line in lines])
+        size.cache[RAM] = size.cache.get(RAM, 0) + context * slots * BYTES_PER_CELL
+        self._cache().put(key, msgspec.to_builtins(size))
         return size
 
     def _open(self, target: Target) -> Model:
@@ -143,14 +143,14 @@ class MemoryEstimate:
             self._model, self._target = Model.open(self._path, self._options, target, sizes_only=True), target
         return self._model
 
-    def _book(self) -> EstimateCache:
-        if self._ledger is None:
+    def _cache(self) -> EstimateCache:
+        if self._entries is None:
             if not Path(self._path).is_file():
-                self._open(Target())  # says what is wrong with the file
-            self._ledger = EstimateCache(Path(self._path), VERSION)
-        return self._ledger
+                self._open(Target())  # raises with the reason
+            self._entries = EstimateCache(Path(self._path), VERSION)
+        return self._entries
 
-    def _situation(self, target: Target) -> str:
+    def _cache_key(self, target: Target) -> str:
         one = self._options
         parts = (
             one.batch,
@@ -168,8 +168,8 @@ class MemoryEstimate:
         return " ".join(map(str, (*parts, *there, target.layers, target.split, *target.shares)))
 
 
-def sorted_out(tensors: Mapping[str, int], layers: int) -> Blocks:
-    """Return where the bytes of these tensors go. An output that is the embedding again is there twice."""
+def layer_weights(tensors: Mapping[str, int], layers: int) -> LayerWeights:
+    """Return the bytes of these tensors by layer. An output tied to the embedding counts twice."""
     blocks, experts, output, rest = [0] * layers, [0] * layers, 0, 0
     for name, size in tensors.items():
         block = _BLOCK.match(name)
@@ -182,24 +182,24 @@ def sorted_out(tensors: Mapping[str, int], layers: int) -> Blocks:
             rest += size
     if "output.weight" not in tensors:
         output += tensors.get("token_embd.weight", 0)
-    return Blocks(layers=tuple(blocks), experts=tuple(experts), output=output, rest=rest)
+    return LayerWeights(layers=tuple(blocks), experts=tuple(experts), output=output, rest=rest)
 
 
 def experts_on_cpu(options: LlamaOptions, layers: int) -> int:
-    """Return of how many layers the experts stay with the CPU."""
+    """Return the number of layers whose experts stay on the CPU."""
     return layers if options.cpu_moe else min(options.n_cpu_moe, layers)
 
 
-def laid_out(blocks: Blocks, target: Target, experts: int) -> dict[str, int]:
+def weights_by_pool(blocks: LayerWeights, target: Target, experts: int) -> dict[str, int]:
     """Return the bytes of weights in each pool; the experts of the first `experts` layers stay in RAM."""
     layers = len(blocks.layers)
     pools = target.pools(layers)
     found: Counter[str] = Counter({RAM: blocks.rest})
     for at, pool in enumerate(pools):
         size = blocks.layers[at] if at < layers else blocks.output
-        kept = blocks.experts[at] if at < min(experts, layers) else 0
-        found[RAM] += kept
-        found[pool] += size - kept
+        on_cpu = blocks.experts[at] if at < min(experts, layers) else 0
+        found[RAM] += on_cpu
+        found[pool] += size - on_cpu
     if target.split == "row" and any(target.shares):
         spread, whole = sum(size for pool, size in found.items() if pool != RAM), sum(target.shares)
         for device, share in zip(target.devices, target.shares, strict=True):
@@ -207,8 +207,8 @@ def laid_out(blocks: Blocks, target: Target, experts: int) -> dict[str, int]:
     return dict(found)
 
 
-def stretched(one: ContextSize, two: ContextSize, steps: float) -> ContextSize:
-    """Return the size that lies `steps` times as far from `one` as `two` does, on the same line."""
+def extrapolate(one: ContextSize, two: ContextSize, steps: float) -> ContextSize:
+    """Extrapolate linearly: the size `steps` times as far from `one` as `two` is."""
 
     def reach(small: Mapping[str, int], large: Mapping[str, int]) -> dict[str, int]:
         return {pool: int(small.get(pool, 0) + (size - small.get(pool, 0)) * steps) for pool, size in large.items()}
@@ -217,9 +217,9 @@ def stretched(one: ContextSize, two: ContextSize, steps: float) -> ContextSize:
 
 
 def read_sizes(lines: Sequence[str]) -> ContextSize:
-    """Add up the buffers told in llama.cpp's log while it made a context.
+    """Add up the buffers in llama.cpp's log of creating a context.
 
-    A cache first tells the device of each of its layers, then its size, of which every layer takes the same part.
+    For a KV cache the log has the device of each layer, then the total size, which layers share equally.
     """
     cache: Counter[str] = Counter()
     compute: Counter[str] = Counter()

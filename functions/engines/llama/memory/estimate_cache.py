@@ -1,6 +1,6 @@
-"""A small file that remembers what was measured of a model file, until that file changes.
+"""Cache of memory estimates on disk: one JSON file per model file, valid until the file or llama.cpp changes.
 
-It knows files and numbers, and nothing of what the numbers mean. What cannot be read or written is forgotten.
+Files that cannot be read or written are ignored.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from typing import Any
 import msgspec
 
 Numbers = dict[str, Any]
-_FORMAT = 2
-"""Goes up whenever entries of another shape are written under old keys."""
+_FORMAT = 3
+"""Incremented whenever the shape of entries changes."""
 
 
-class _Page(msgspec.Struct, kw_only=True):
+class _CacheFile(msgspec.Struct, kw_only=True):
     signature: str
     entries: dict[str, Numbers] = {}
 
 
 class EstimateCache:
-    """The entries of one model file, measured by one version of one library."""
+    """The estimates of one model file by one version of llama.cpp."""
 
     def __init__(self, model: Path, version: str) -> None:
         real = model.resolve()
         stat = real.stat()
         self._signature = f"{_FORMAT} {version} {stat.st_size} {stat.st_mtime_ns}"
         self._file = _folder() / f"{hashlib.sha256(str(real).encode()).hexdigest()[:32]}.json"
-        self._page = self._read()
+        self._content = self._read()
         self._changed = False
 
     def get(self, key: str) -> Numbers | None:
-        """Return what was put under the key for the same file and version."""
-        return self._page.entries.get(key)
+        """Return the entry of a key, None if there is none."""
+        return self._content.entries.get(key)
 
     def put(self, key: str, numbers: Numbers) -> None:
-        """Remember; `save` writes it."""
-        self._page.entries[key] = numbers
+        """Set an entry; `save` writes it."""
+        self._content.entries[key] = numbers
         self._changed = True
 
     def save(self) -> None:
-        """Write what is new, whole or not at all."""
+        """Write changed entries: temporary file, then rename."""
         if not self._changed:
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as file:
-                file.write(msgspec.json.encode(self._page))
+                file.write(msgspec.json.encode(self._content))
             Path(file.name).replace(self._file)
         self._changed = False
 
-    def _read(self) -> _Page:
+    def _read(self) -> _CacheFile:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            page = msgspec.json.decode(self._file.read_bytes(), type=_Page)
-            if page.signature == self._signature:
-                return page
-        return _Page(signature=self._signature)
+            content = msgspec.json.decode(self._file.read_bytes(), type=_CacheFile)
+            if content.signature == self._signature:
+                return content
+        return _CacheFile(signature=self._signature)
 
 
 def _folder() -> Path:

@@ -1,7 +1,6 @@
-"""MemoryFit a model into memory: which devices, how many layers on them, how many slots, how long a context.
+"""Fits a model into memory: chooses devices, layers to offload, slots, and context length.
 
-It knows wishes, limits and a function that weighs; where the numbers come from is not its business. What a manifest
-says is never changed: where that does not fit, the host refuses the plan by its bytes.
+What the manifest sets is never changed: if that does not fit, the host refuses the plan by its bytes.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from host.errors import OutOfMemory
 from host.function import RAM
 
 SLOTS = 4
-"""Sequences side by side when the manifest leaves it open."""
-STEP = 256
-ENOUGH = 4096
-"""Tokens per slot under which having fewer slots is better than having shorter ones."""
-LEAST = 512
+"""Slots if the manifest has `slots: auto`."""
+CONTEXT_STEP = 256
+COMFORTABLE_CONTEXT = 4096
+"""Context per slot, in tokens, below which fewer slots are preferred to shorter ones."""
+MIN_CONTEXT = 512
 SHARE = 2
-"""`context: auto` takes at most one part in so many of what the weights leave: other models want to live as well."""
+"""`context: auto` takes at most this share (one half) of what the weights leave, so that other models fit too."""
 
 Bytes = Mapping[str, int]
-"""By pool; a pool that is not there has no limit."""
-Weigh = Callable[[Target, int, int], Bytes]
-"""All that a target, a context per slot, and a number of slots take."""
+"""Bytes by memory pool; as a limit, missing pools are unlimited."""
+BytesNeeded = Callable[[Target, int, int], Bytes]
+"""Bytes needed for a target, a context per slot, and a number of slots."""
 
 
 class FitRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """What a manifest says, None where it leaves it open; and what a model was made for."""
+    """The manifest's values, None for `auto`, and the model's trained context and layers."""
 
     context: int | None = None
     slots: int | None = None
@@ -41,7 +40,7 @@ class FitRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class FitResult(msgspec.Struct, kw_only=True, frozen=True):
-    """What is to be loaded."""
+    """The target, context per slot and slots to load."""
 
     target: Target
     context: int
@@ -49,88 +48,90 @@ class FitResult(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class MemoryFit:
-    """Fits one model. `weights` is what a target takes before any context."""
+    """Fits one model. `needed` and `weights` return bytes with and without a context; `room` is available."""
 
-    def __init__(self, asked: FitRequest, weigh: Weigh, weights: Callable[[Target], Bytes], room: Bytes) -> None:
-        self._asked = asked
-        self._weigh = weigh
+    def __init__(
+        self, request: FitRequest, needed: BytesNeeded, weights: Callable[[Target], Bytes], room: Bytes
+    ) -> None:
+        self._request = request
+        self._needed = needed
         self._weights = weights
         self._room = room
 
     def choose(self, layouts: Sequence[Target]) -> FitResult:
-        """Choose from `layouts`, the first of them that holds the model; else as many layers as fit on the last.
+        """Choose the first of `layouts` that the model fits into, else as many layers as fit on the last.
 
         Raises `OutOfMemory` when a second attempt cannot take less than the first.
         """
         target = self._target(layouts)
         choice = self._shape(target, layouts)
-        return self._less(choice) if self._asked.attempt else choice
+        return self._shrink(choice) if self._request.attempt else choice
 
     def _target(self, layouts: Sequence[Target]) -> Target:
-        context = self._asked.context or min(self._asked.trained, ENOUGH)
-        slots = self._asked.slots or 1
+        context = self._request.context or min(self._request.trained, COMFORTABLE_CONTEXT)
+        slots = self._request.slots or 1
         for target in layouts:
-            if inside(self._weigh(target, context, slots), self._room):
+            if fits_into(self._needed(target, context, slots), self._room):
                 return target
         last = layouts[-1]
-        if not last.devices or self._asked.layers is not None:
+        if not last.devices or self._request.layers is not None:
             return last
         accelerators = {pool: limit for pool, limit in self._room.items() if pool != RAM}
 
         def fits(layers: int) -> bool:
-            return inside(self._weigh(_cut(last, layers), context, slots), accelerators)
+            return fits_into(self._needed(_cut(last, layers), context, slots), accelerators)
 
-        return _cut(last, largest(0, self._asked.model_layers, fits))
+        return _cut(last, largest(0, self._request.model_layers, fits))
 
     def _shape(self, target: Target, layouts: Sequence[Target]) -> FitResult:
-        asked = self._asked
-        # A model that is partly on the CPU gave its context up for layers already.
+        request = self._request
+        # A partly offloaded model already traded context for layers.
         partial = target not in layouts
-        limits = self._room if asked.context or partial else self._half(target)
-        least = min(asked.trained, ENOUGH)
-        choice = FitResult(target=target, context=LEAST, slots=1)
-        for slots in [asked.slots] if asked.slots else [SLOTS, SLOTS // 2, 1]:
-            context = asked.context or (least if partial else self._longest(target, slots, limits))
+        limits = self._room if request.context or partial else self._share_of(target)
+        least = min(request.trained, COMFORTABLE_CONTEXT)
+        choice = FitResult(target=target, context=MIN_CONTEXT, slots=1)
+        for slots in [request.slots] if request.slots else [SLOTS, SLOTS // 2, 1]:
+            context = request.context or (least if partial else self._longest(target, slots, limits))
             choice = FitResult(target=target, context=context, slots=slots)
-            fits = inside(self._weigh(target, context, slots), limits)
-            if fits and (asked.context or context >= least):
+            fits = fits_into(self._needed(target, context, slots), limits)
+            if fits and (request.context or context >= least):
                 break
         return choice
 
-    def _half(self, target: Target) -> Bytes:
+    def _share_of(self, target: Target) -> Bytes:
         taken = self._weights(target)
         return {
             pool: taken.get(pool, 0) + max(0, room - taken.get(pool, 0)) // SHARE for pool, room in self._room.items()
         }
 
     def _longest(self, target: Target, slots: int, limits: Bytes) -> int:
-        """Return the longest context up to the trained one that fits, in steps of 256; `LEAST` if none does."""
-        trained = self._asked.trained
+        """Return the longest context up to the trained one that fits, in steps of 256; `MIN_CONTEXT` if none does."""
+        trained = self._request.trained
 
         def fits(steps: int) -> bool:
-            return inside(self._weigh(target, steps * STEP, slots), limits)
+            return fits_into(self._needed(target, steps * CONTEXT_STEP, slots), limits)
 
-        if inside(self._weigh(target, trained, slots), limits):
+        if fits_into(self._needed(target, trained, slots), limits):
             return trained
-        least = min(LEAST, trained)
-        return max(least, largest(least // STEP, trained // STEP, fits) * STEP)
+        least = min(MIN_CONTEXT, trained)
+        return max(least, largest(least // CONTEXT_STEP, trained // CONTEXT_STEP, fits) * CONTEXT_STEP)
 
-    def _less(self, choice: FitResult) -> FitResult:
-        """Return something smaller, as far as the manifest leaves it open."""
-        asked = self._asked
-        context = asked.context or max(min(LEAST, choice.context), choice.context // 2)
-        slots = asked.slots or max(1, choice.slots // 2)
+    def _shrink(self, choice: FitResult) -> FitResult:
+        """Return a smaller choice within what the manifest leaves open."""
+        request = self._request
+        context = request.context or max(min(MIN_CONTEXT, choice.context), choice.context // 2)
+        slots = request.slots or max(1, choice.slots // 2)
         smaller = msgspec.structs.replace(choice, context=context, slots=slots)
-        if smaller == choice and choice.target.devices and asked.layers is None:
-            layers = choice.target.offloaded(asked.model_layers)
+        if smaller == choice and choice.target.devices and request.layers is None:
+            layers = choice.target.offloaded(request.model_layers)
             smaller = msgspec.structs.replace(choice, target=_cut(choice.target, layers * 3 // 4))
         if smaller == choice:
             raise OutOfMemory("memory ran out, and the manifest leaves nothing that could be made smaller")
         return smaller
 
 
-def inside(taken: Bytes, limits: Bytes) -> bool:
-    """Say whether every pool gives no more than its limit."""
+def fits_into(taken: Bytes, limits: Bytes) -> bool:
+    """Return whether every pool gives no more than its limit."""
     return all(size <= limits[pool] for pool, size in taken.items() if pool in limits)
 
 

@@ -1,4 +1,4 @@
-"""How much memory this process may lock. It knows Linux's limits, and nothing of models."""
+"""The limit on locked memory of this process (`RLIMIT_MEMLOCK`), in bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _IPC_LOCK = 14
 
 
 def limit(status: Path = Path("/proc/self/status")) -> int | None:
-    """Return the bytes that may be locked; None where there is no limit, or nobody tells of one."""
+    """Return the bytes that may be locked; None if there is no limit or it is unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in status.read_text().splitlines():
             if line.startswith("CapEff:") and int(line.split()[1], 16) >> _IPC_LOCK & 1:

@@ -1,6 +1,6 @@
-"""What a load will take: devices, layers, slots and context chosen before any weight is read, and the bytes of it all.
+"""Plans the load of a generating model: devices, layers, slots and context length, and the bytes in each memory pool.
 
-It brings the manifest, the machine and the scales together, and says in notes what was chosen and why.
+Runs before any weight is read. Notes in the plan say what was chosen and why.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     options = load.engine_options(LlamaOptions)
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
     found = devices.candidates(load.manifest.device, seen)
-    room = rooms(load, found)
+    room = available(load, found)
     extra = sum(adapter_sizes(options.adapters, Path(load.base)).values())
     _check_slots(load)
     draft = DraftEstimate(options, Path(load.base))
-    scales = MemoryEstimate(load.path, options)
+    estimate = MemoryEstimate(load.path, options)
     try:
-        model = scales.model()
+        model = estimate.model()
 
         def weights(target: Target) -> dict[str, int]:
-            return dict(Counter(_with_extras(scales.weights(target), extra)) + draft.weights(target))
+            return dict(Counter(_with_extras(estimate.weights(target), extra)) + draft.weights(target))
 
-        def weigh(target: Target, context: int, slots: int) -> dict[str, int]:
-            own = Counter(scales.context(target, context, slots).total)
+        def needed(target: Target, context: int, slots: int) -> dict[str, int]:
+            own = Counter(estimate.context(target, context, slots).total)
             return dict(Counter(weights(target)) + own + draft.context(target, context, slots))
 
-        asked = _asked(load, options, model)
-        choice = MemoryFit(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
-        size = scales.context(choice.target, choice.context, choice.slots)
-        taken = weigh(choice.target, choice.context, choice.slots)
+        request = _request(load, options, model)
+        choice = MemoryFit(request, needed, weights, room).choose(layouts(options, found, room, seen))
+        size = estimate.context(choice.target, choice.context, choice.slots)
+        taken = needed(choice.target, choice.context, choice.slots)
     finally:
-        scales.close()
+        estimate.close()
         draft.close()
     return Plan(
         bytes=taken,
         device=choice.target.pool if choice.target.devices else "cpu",
         slots=choice.slots,
         context=choice.context,
-        notes=(*_notes(choice, asked, taken, room, found), *_lock_notes(options, taken)),
+        notes=(*_notes(choice, request, taken, room, found), *_lock_notes(options, taken)),
         detail={
             "weights": model.weights,
             "adapters": extra,
@@ -71,7 +71,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
             "compute": sum(size.compute.values()),
             "trained_context": model.trained,
             "layers": model.layers,
-            **devices.told(choice.target, model.layers),
+            **devices.to_detail(choice.target, model.layers),
         },
         pools={one.pool: one.total for one in seen},
     )
@@ -83,7 +83,7 @@ def _check_slots(load: Load) -> None:
         raise LoadFailed(f"the manifest's `slots` is {slots}: llama.cpp takes up to {most}")
 
 
-def rooms(load: Load, found: tuple[Device, ...]) -> dict[str, int]:
+def available(load: Load, found: tuple[Device, ...]) -> dict[str, int]:
     """Return the bytes each pool may give: the budget, and of an accelerator what is free or could be made free.
 
     What the host's own instances hold counts as free: it evicts them if need be.
@@ -95,7 +95,7 @@ def rooms(load: Load, found: tuple[Device, ...]) -> dict[str, int]:
     return room
 
 
-def _asked(load: Load, options: LlamaOptions, model: ModelSize) -> FitRequest:
+def _request(load: Load, options: LlamaOptions, model: ModelSize) -> FitRequest:
     manifest = load.manifest
     return FitRequest(
         context=None if manifest.context == "auto" else manifest.context,
@@ -108,44 +108,44 @@ def _asked(load: Load, options: LlamaOptions, model: ModelSize) -> FitRequest:
 
 
 def _with_extras(weights: dict[str, int], adapters: int) -> dict[str, int]:
-    """Add the process, and adapters, which lie beside the weights that they change."""
+    """Add the process's bytes to RAM, and the adapters' in proportion to the weights they apply to."""
     whole = max(1, sum(weights.values()))
     found = {pool: size + adapters * size // whole for pool, size in weights.items()}
     return found | {RAM: found.get(RAM, 0) + PROCESS}
 
 
 def _notes(
-    choice: FitResult, asked: FitRequest, taken: dict[str, int], room: dict[str, int], found: tuple[Device, ...]
+    choice: FitResult, request: FitRequest, taken: dict[str, int], room: dict[str, int], found: tuple[Device, ...]
 ) -> Iterator[str]:
-    if asked.attempt:
+    if request.attempt:
         yield "The first load ran out of memory: this one takes less of what the manifest leaves open."
     if found:
-        yield _where(choice, asked, room, found)
-    if asked.slots is None:
+        yield _where(choice, request, room, found)
+    if request.slots is None:
         yield f"{choice.slots} slots, because the manifest leaves it open."
     pool = choice.target.pool
     of = f" (all of it takes {_mib(taken[pool])} of {_mib(room[pool])} MiB of {pool})" if pool in room else ""
-    if asked.context is None and choice.context < asked.trained:
-        instead = f"instead of the trained {asked.trained}"
+    if request.context is None and choice.context < request.trained:
+        instead = f"instead of the trained {request.trained}"
         yield f"{choice.context} tokens per slot {instead}, to leave memory for others{of}."
-    elif asked.context is None:
+    elif request.context is None:
         yield f"{choice.context} tokens per slot, what the model was trained for."
-    elif asked.context > asked.trained:
-        yield f"{asked.context} tokens per slot are more than the {asked.trained} the model was trained for."
+    elif request.context > request.trained:
+        yield f"{request.context} tokens per slot are more than the {request.trained} the model was trained for."
 
 
-def _where(choice: FitResult, asked: FitRequest, room: dict[str, int], found: tuple[Device, ...]) -> str:
-    target, whole = choice.target, asked.model_layers + 1
-    count = target.offloaded(asked.model_layers)
+def _where(choice: FitResult, request: FitRequest, room: dict[str, int], found: tuple[Device, ...]) -> str:
+    target, whole = choice.target, request.model_layers + 1
+    count = target.offloaded(request.model_layers)
     there = ", ".join(f"{_mib(room.get(one.pool, one.free))} MiB of {one.pool}" for one in found)
     if not count:
-        why = "gpu_layers is 0" if asked.layers == 0 else f"no layer fits into {there}"
+        why = "gpu_layers is 0" if request.layers == 0 else f"no layer fits into {there}"
         return f"All {whole} layers on the CPU: {why}."
     over = " and ".join(device.pool for device in target.devices)
     shares = f" as {':'.join(f'{share:g}' for share in target.shares)}" if target.shares else ""
     if count == whole:
         return f"All {whole} layers on {over}{shares}."
-    why = "the manifest says so" if asked.layers is not None else f"no more fit into {there}"
+    why = "the manifest says so" if request.layers is not None else f"no more fit into {there}"
     return f"{count} of {whole} layers on {over}{shares}, the others on the CPU: {why}."
 
 

@@ -1,6 +1,6 @@
-"""LoRA adapters: small changes to a model's weights, loaded beside it and switched on for a batch at a time.
+"""LoRA adapters: loaded with the model from GGUF files, and switched per batch.
 
-It knows adapter files and which context has which adapter on, and nothing of requests.
+Errors name the adapter: `LoadFailed` for files that are no LoRA adapters of this model, `OutOfMemory`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Adapters:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What can be chosen."""
+        """Names of the adapters."""
         return tuple(self._handles)
 
     @classmethod
@@ -36,7 +36,7 @@ class Adapters:
         return cls({name: (_load(model, name, files[name]), adapter.scale) for name, adapter in wanted.items()})
 
     def use(self, context: int, name: str | None) -> None:
-        """Compute what follows on `context` (its handle) with this adapter alone, or with none."""
+        """Set this adapter, or none, on `context` (its handle)."""
         if name is None:
             lib.llama_set_adapters_lora(context, None, 0, None)
             return
@@ -58,8 +58,8 @@ def choose(model: str, asked: str | None, *, names: Collection[str], known: Coll
     if asked is not None and asked not in known:
         raise InvalidRequest(f"`adapter` is {asked!r}: this model's adapters are: {there}", param="adapter")
     if named is not None and asked is not None and named != asked:
-        words = f"`model` chooses the adapter {named!r} and `adapter` {asked!r}: expected one of the two"
-        raise InvalidRequest(words, param="adapter")
+        message = f"`model` chooses the adapter {named!r} and `adapter` {asked!r}: expected one of the two"
+        raise InvalidRequest(message, param="adapter")
     return named if asked is None else asked
 
 
@@ -92,15 +92,15 @@ def _read(name: str, file: Path) -> gguf.GgufHeader:
 
 
 def _load(model: int, name: str, file: Path) -> Any:
-    with log.listen() as heard:
+    with log.listen() as lines:
         handle = lib.llama_adapter_lora_init(model, str(file).encode())
     if not handle:
-        said = log.reason(heard, str(file))
-        if log.ran_out_of_memory(heard):
-            raise OutOfMemory(f"the adapter `{name}` does not fit into memory: {said}")
-        raise _failed(name, said or "llama.cpp gave no reason")
+        message = log.reason(lines, str(file))
+        if log.ran_out_of_memory(lines):
+            raise OutOfMemory(f"the adapter `{name}` does not fit into memory: {message}")
+        raise _failed(name, message or "llama.cpp gave no reason")
     if lib.llama_adapter_get_alora_n_invocation_tokens(handle):
-        raise _failed(name, "it is to be switched on by words of the prompt (aLoRA), which is not supported")
+        raise _failed(name, "it is activated by tokens of the prompt (aLoRA), which is not supported")
     return handle
 
 

@@ -1,6 +1,6 @@
-"""A llama.cpp context: one batch that is filled and computed, and the memory of what sequences have been computed.
+"""A llama.cpp context for generation: the batch that is filled and computed, and the KV cache of its sequences.
 
-It knows tokens, positions and sequence ids, and nothing of requests. One thread owns it; only `abort` is for others.
+Only the thread that owns a context may use it; `abort` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMPUTED, NO_ROOM, ABORTED = 0, 1, 2
 
 
 class Context:
-    """The state that batches are computed on."""
+    """A context with its batch and KV cache."""
 
     def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
         self.handle = handle
@@ -37,7 +37,7 @@ class Context:
         self._batch = Batch(batch_size)
         self.size = batch_size
         self.adapters: Adapters | None = None
-        """What `use` chooses from."""
+        """The adapters that `set_adapter` chooses from."""
         self._adapter: str | None = None
 
     @classmethod
@@ -68,8 +68,8 @@ class Context:
             raise LoadFailed("this model cannot generate text: it is an encoder")
         return opened
 
-    def use(self, adapter: str | None) -> None:
-        """Compute with this adapter from now on, or with none; a change costs llama.cpp a new graph."""
+    def set_adapter(self, adapter: str | None) -> None:
+        """Use this adapter, or none, for the next batches; a change costs llama.cpp a new graph."""
         if adapter != self._adapter:
             assert self.adapters is not None
             self.adapters.use(self.handle, adapter)
@@ -95,7 +95,7 @@ class Context:
         return outcome
 
     def logits(self, index: int) -> NDArray[np.float32]:
-        """Return the logits, one per word, at `index` of the batch computed last; writable, valid until the next."""
+        """Return the logits, one per id, at `index` of the batch computed last; writable, valid until the next."""
         address = quick.llama_get_logits_ith(self.handle, index)
         if not address:
             raise RuntimeError(f"llama.cpp has no logits for the batch's token {index}")
@@ -103,35 +103,35 @@ class Context:
         return row
 
     def abort(self, on: bool) -> None:
-        """Let the computation that is running, on another thread, stop soon; `off` before every `compute`."""
+        """Abort the running computation, from any thread; `abort(False)` before every `compute`."""
         self._abort_flag[0] = b"x" if on else b"\0"
 
     def length(self, sequence: int) -> int:
-        """Return how many positions of the sequence are in memory, counted from 0."""
+        """Return the length of the sequence: its highest position in the KV cache plus 1."""
         return int(quick.llama_memory_seq_pos_max(self._memory, sequence)) + 1
 
     def first(self, sequence: int) -> int:
-        """Return the lowest position still in memory; above 0 when a sliding window has passed on."""
+        """Return the lowest position in the KV cache; above 0 once a sliding window has moved on."""
         return int(quick.llama_memory_seq_pos_min(self._memory, sequence))
 
     def cut(self, sequence: int, length: int) -> bool:
-        """Forget what lies behind the first `length` tokens; False, with nothing changed, where memory cannot."""
+        """Remove all but the first `length` tokens; returns False, unchanged, if it cannot be cut."""
         return bool(quick.llama_memory_seq_rm(self._memory, sequence, length, -1))
 
     def forget(self, sequence: int) -> None:
-        """Forget all of a sequence."""
+        """Remove a sequence from the KV cache."""
         quick.llama_memory_seq_rm(self._memory, sequence, -1, -1)
 
     def wipe(self) -> None:
-        """Forget all sequences, and overwrite what was computed: what is no number is felt beyond its own sequence."""
+        """Clear the KV cache and its data: NaNs persist in reused cells."""
         lib.llama_memory_clear(self._memory, True)
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Let the empty `target` share the first `length` tokens of `source`."""
-        quick.llama_memory_seq_cp(self._memory, source, target, 0, length)
+    def copy(self, source: int, target: int, length: int, start: int = 0) -> None:
+        """Let `target`, which has `start` tokens, share the tokens of `source` from there up to `length`."""
+        quick.llama_memory_seq_cp(self._memory, source, target, start, length)
 
     def save(self, sequence: int) -> NDArray[np.uint8] | None:
-        """Return a copy of all that memory holds for a sequence, None where there is nothing or no room for it."""
+        """Return a copy of the state of a sequence, None if it is empty or cannot be saved."""
         size = int(lib.llama_state_seq_get_size(self.handle, sequence))
         state = np.empty(size, np.uint8)
         pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
@@ -139,7 +139,7 @@ class Context:
         return state if 0 < written == size else None
 
     def restore(self, sequence: int, state: NDArray[np.uint8]) -> bool:
-        """Bring a copy into an empty sequence; False, with the sequence empty, where it does not fit."""
+        """Restore a state into an empty sequence; returns False, leaving it empty, if it does not fit."""
         pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
         if lib.llama_state_seq_set_data(self.handle, pointer, len(state), sequence):
             return True
@@ -147,7 +147,7 @@ class Context:
         return False
 
     def close(self) -> None:
-        """Free it; safe to call twice."""
+        """Free the memory; safe to call twice."""
         handle, self.handle = self.handle, 0
         if handle:
             lib.llama_free(handle)

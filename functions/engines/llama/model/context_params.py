@@ -1,7 +1,4 @@
-"""How a llama.cpp context is opened: its parameters as the manifest's options say them, and what stood in its way.
-
-It knows options and devices; how many tokens and sequences a context is for is its own kind's choice.
-"""
+"""Context parameters from the manifest's options: threads, KV cache types, flash attention, and the abort callback."""
 
 from __future__ import annotations
 
@@ -49,11 +46,11 @@ def abortable(params: Any) -> Any:
 
 def opened(model: Model, params: Any, room: str) -> int:
     """Return the handle of a context. Raises `OutOfMemory`, which says what had no `room`, and `LoadFailed`."""
-    with log.listen() as heard:
+    with log.listen() as lines:
         handle = lib.llama_init_from_model(model.handle, params)
     if handle:
         return int(handle)
-    said = log.reason(heard, "")
-    if log.ran_out_of_memory(heard):
-        raise OutOfMemory(f"{room} does not fit into memory: {said}")
-    raise LoadFailed(f"llama.cpp makes no context for this model: {said or 'it gave no reason'}")
+    message = log.reason(lines, "")
+    if log.ran_out_of_memory(lines):
+        raise OutOfMemory(f"{room} does not fit into memory: {message}")
+    raise LoadFailed(f"llama.cpp makes no context for this model: {message or 'it gave no reason'}")

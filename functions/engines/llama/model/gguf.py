@@ -1,7 +1,6 @@
-"""The head of a GGUF file, read without llama.cpp: what it is, and the bytes of every tensor.
+"""Reads the header of GGUF files without llama.cpp: text metadata, and the bytes of every tensor.
 
-It knows the file format and ggml's types, and nothing of what the tensors are for. Nothing in a file is believed
-before it is compared with the file's length.
+Sizes and counts in a file are checked against its length; `GgufError` for files that are broken or no GGUF.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _BLOCKS = {
 
 
 class GgufError(Exception):
-    """The file is no GGUF file, or a broken one."""
+    """The file is not a GGUF file, or a broken one."""
 
 
 class GgufHeader(msgspec.Struct, kw_only=True, frozen=True):
-    """What a file says of itself."""
+    """Text metadata and tensor sizes of a file."""
 
     texts: dict[str, str]
     """Metadata that is text: `general.architecture`, `general.type`, …"""
@@ -51,7 +50,7 @@ class GgufHeader(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def read(path: Path) -> GgufHeader:
-    """Read a file's head, or those of all files of a split model; raises `GgufError` or `OSError`."""
+    """Read the header of a file, or of all files of a split model; raises `GgufError` or `OSError`."""
     texts: dict[str, str] = {}
     tensors: dict[str, int] = {}
     for file in shards(path):
@@ -63,7 +62,7 @@ def read(path: Path) -> GgufHeader:
                 texts = dict(reader.metadata()) | texts
                 tensors.update(reader.tensors())
             except (struct.error, UnicodeDecodeError) as error:
-                raise GgufError(f"its head is broken: {error}") from None
+                raise GgufError(f"its header is broken: {error}") from None
     return GgufHeader(texts=texts, tensors=tensors)
 
 
@@ -81,11 +80,11 @@ class _Reader:
         self._data = data
         self._at = 4
         if data[:4] != b"GGUF":
-            raise GgufError("it is no GGUF file")
+            raise GgufError("it is not a GGUF file")
         try:
             self._version, self._tensors, self._entries = self._numbers("<IQQ")
         except struct.error:
-            raise GgufError("it ends within its head") from None
+            raise GgufError("it ends within its header") from None
         if not 2 <= self._version <= 3:
             raise GgufError(f"its version is {self._version}: this reads 2 and 3")
         if max(self._tensors, self._entries) > len(data):
@@ -142,5 +141,5 @@ class _Reader:
 
     def _move(self, count: int) -> None:
         if count > len(self._data) - self._at:
-            raise GgufError("it ends within its head")
+            raise GgufError("it ends within its header")
         self._at += count

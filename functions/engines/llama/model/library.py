@@ -1,6 +1,6 @@
-"""llama.cpp's C functions as llama-cpp-python binds them, imported once, with the environment they want.
+"""llama.cpp's C functions as llama-cpp-python binds them, imported once, after the environment variables they need.
 
-Importing it starts no thread and touches no device, so that a forkserver may do it. It knows nothing of models.
+Importing this module starts no thread and initialises no device, so that a forkserver may preload it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What llama.cpp says: kept in a ring for error messages and, while someone listens, handed over line by line.
-
-It knows llama.cpp's log levels, and nothing of what the lines mean.
-"""
+"""llama.cpp's log: the last lines are kept for error messages, and `listen` collects lines while a block runs."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from functions.engines.llama.model.library import lib
 DEBUG, WARNING, CONTINUED = 1, 3, 5
 _KEPT = 400
 
-Heard = list[tuple[int, str]]
+LogLines = list[tuple[int, str]]
 """Lines with their levels."""
 
 _lines: deque[tuple[int, str]] = deque(maxlen=_KEPT)
-_listeners: list[tuple[Heard, bool]] = []
-"""Where lines go, and whether those for debugging go there too."""
+_listeners: list[tuple[LogLines, bool]] = []
+"""(lines, whether debug lines are included) of each listener."""
 
 
 def _take(level: int, text: bytes | None, _: Any) -> None:
@@ -33,13 +30,13 @@ def _take(level: int, text: bytes | None, _: Any) -> None:
             if curious:
                 listener.append((level, text.decode("utf-8", "replace").rstrip("\n")))
         return
-    words = text.decode("utf-8", "replace").rstrip("\n")
+    message = text.decode("utf-8", "replace").rstrip("\n")
     if level == CONTINUED:
         level = _lines[-1][0] if _lines else CONTINUED
-    if words.strip(". "):
-        _lines.append((level, words))
+    if message.strip(". "):
+        _lines.append((level, message))
         for listener, _ in _listeners:
-            listener.append((level, words))
+            listener.append((level, message))
 
 
 _callback = lib.llama_log_callback(_take)
@@ -47,23 +44,23 @@ lib.llama_log_set(_callback, None)
 
 
 @contextmanager
-def listen(*, debug: bool = False) -> Iterator[Heard]:
-    """Collect the (level, line) pairs said within the `with` block; `debug` takes the lines for debugging as well."""
-    heard: Heard = []
-    _listeners.append((heard, debug))
+def listen(*, debug: bool = False) -> Iterator[LogLines]:
+    """Collect the (level, line) pairs logged within the `with` block; `debug` takes the lines for debugging as well."""
+    lines: LogLines = []
+    _listeners.append((lines, debug))
     try:
-        yield heard
+        yield lines
     finally:
-        # By identity: listeners within each other may have heard the same.
-        _listeners[:] = [one for one in _listeners if one[0] is not heard]
+        # By identity: nested listeners may have equal lines.
+        _listeners[:] = [one for one in _listeners if one[0] is not lines]
 
 
-def reason(heard: Heard, path: str) -> str:
-    """Return llama.cpp's own words for what went wrong, without the file's folder; empty if it said none."""
-    said = [line.partition(": ")[2] or line for level, line in heard if level > WARNING and level != CONTINUED]
-    said = said or [line for level, line in heard if level == WARNING]
-    words = "; ".join(dict.fromkeys(line.strip() for line in said[:3]))
-    return words.replace(path, Path(path).name)
+def reason(lines: LogLines, path: str) -> str:
+    """Return llama.cpp's own error message, without the file's folder; empty if there is none."""
+    errors = [line.partition(": ")[2] or line for level, line in lines if level > WARNING and level != CONTINUED]
+    errors = errors or [line for level, line in lines if level == WARNING]
+    message = "; ".join(dict.fromkeys(line.strip() for line in errors[:3]))
+    return message.replace(path, Path(path).name)
 
 
 _OUT_OF_MEMORY = (
@@ -78,6 +75,6 @@ _OUT_OF_MEMORY = (
 )
 
 
-def ran_out_of_memory(heard: Heard) -> bool:
-    """Say whether any of the lines tells of memory that could not be had."""
-    return any(marker in line.lower() for _, line in heard for marker in _OUT_OF_MEMORY)
+def ran_out_of_memory(lines: LogLines) -> bool:
+    """Return whether any of the lines reports a failed allocation."""
+    return any(marker in line.lower() for _, line in lines for marker in _OUT_OF_MEMORY)

@@ -1,6 +1,6 @@
-"""A GGUF file opened by llama.cpp: its weights (or only their sizes), vocabulary and metadata.
+"""A GGUF file opened by llama.cpp: weights (or only their sizes), vocabulary and metadata.
 
-It knows files and llama.cpp's reasons for refusing them, and nothing of contexts or what is generated.
+Raises `LoadFailed` with llama.cpp's own message, or `OutOfMemory`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from host.errors import LoadFailed, OutOfMemory
 _MAGIC = b"GGUF"
 _SPLITS = {"none": lib.LLAMA_SPLIT_MODE_NONE, "layer": lib.LLAMA_SPLIT_MODE_LAYER, "row": lib.LLAMA_SPLIT_MODE_ROW}
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
-"""What names of tensors hold that are a mixture's experts."""
+"""Pattern in the names of the expert tensors of MoE models."""
 
 ggml.ggml_backend_cpu_buffer_type.argtypes = []
 ggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
@@ -52,17 +52,17 @@ class Model:
     ) -> Model:
         """Open the file; `sizes_only` allocates and reads no weights.
 
-        Raises `OutOfMemory`, or `LoadFailed` with llama.cpp's own words for what is wrong with the file.
+        Raises `OutOfMemory`, or `LoadFailed` with llama.cpp's own message.
         """
         _check_file(Path(path))
         params, keep = _parameters(options, target, sizes_only, progress)
-        with log.listen() as heard:
+        with log.listen() as lines:
             handle = lib.llama_model_load_from_file(str(path).encode(), params)
         if not handle:
-            said = log.reason(heard, str(path))
-            if log.ran_out_of_memory(heard):
-                raise OutOfMemory(f"the weights of {Path(path).name} do not fit into memory: {said}")
-            raise LoadFailed(f"{Path(path).name} cannot be loaded: {said or 'llama.cpp gave no reason'}")
+            message = log.reason(lines, str(path))
+            if log.ran_out_of_memory(lines):
+                raise OutOfMemory(f"the weights of {Path(path).name} do not fit into memory: {message}")
+            raise LoadFailed(f"{Path(path).name} cannot be loaded: {message or 'llama.cpp gave no reason'}")
         model = cls(handle, keep)
         try:
             model._check_kind()
@@ -93,7 +93,7 @@ class Model:
         return buffer.value.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Free it; safe to call twice."""
+        """Free the memory; safe to call twice."""
         handle, self.handle = self.handle, 0
         if handle:
             lib.llama_model_free(handle)
@@ -106,7 +106,7 @@ class Model:
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what is no GGUF file with plainer words than llama.cpp has."""
+    """Raise `LoadFailed` for missing files and other formats, with clearer messages than llama.cpp's."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -115,7 +115,7 @@ def _check_file(path: Path) -> None:
     except OSError as error:
         raise LoadFailed(f"the file {path.name} cannot be read: {error.strerror}") from None
     if head != _MAGIC:
-        raise LoadFailed(f"{path.name} is no GGUF file: it starts with {head!r} instead of {_MAGIC!r}")
+        raise LoadFailed(f"{path.name} is not a GGUF file: it starts with {head!r} instead of {_MAGIC!r}")
 
 
 def _parameters(

@@ -1,6 +1,6 @@
-"""A model's vocabulary: text to token ids, ids to bytes, and which ids end a generation.
+"""The tokenizer of a GGUF model: text to token ids, ids to bytes, special tokens, and end-of-generation tokens.
 
-It knows llama.cpp's tokenizer, and nothing of contexts, chats or where the ids go. All of it is thread-safe.
+All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Vocabulary:
         return "" if token is None else self._bytes(token, special=True).decode("utf-8", "replace")
 
     def ends(self, token: int) -> bool:
-        """Say whether the token ends a generation."""
+        """Return whether the token ends a generation."""
         found = self._ends.get(token)
         if found is None:
             found = self._ends[token] = bool(lib.llama_vocab_is_eog(self._handle, token))

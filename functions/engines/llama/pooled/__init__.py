@@ -1,4 +1,1 @@
-"""Pooled models on llama.cpp: a text becomes one vector, or a pair of texts one score.
-
-It knows tokens, batches and what the file says of pooling, and nothing of requests or wire formats.
-"""
+"""Pooled models on llama.cpp: embeddings of texts, reranking scores of pairs, and classification logits."""

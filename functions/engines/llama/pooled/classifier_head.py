@@ -1,7 +1,4 @@
-"""Heads of GGUF files that give ranks: whether a file has all weights that its ranks are computed with.
-
-It knows names of tensors, and nothing of what a rank is used for.
-"""
+"""Checks that a BERT GGUF file has the pooler and the classifier head that its scores are computed with."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A llama.cpp context that gives one vector for each input: a batch in, rows of numbers out.
+"""A llama.cpp context with pooling: a batch of inputs in, one row of float32 per input out, (inputs, size).
 
-It knows token ids and their segments, and nothing of texts. One thread computes; only `abort` is for others.
+Only one thread computes; `abort` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functions.engines.llama.model.context import ABORTED, Batch
 from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.pooled.pooling import NUMBERS, Nature, Pooling, nature
+from functions.engines.llama.pooled.pooling import NUMBERS, ModelTraits, Pooling, read_traits
 from functions.engines.llama.pooled.token_types import TokenTypes
 from host.errors import ColdframeError, NotFinite, OutOfMemory, ShuttingDown
 
@@ -33,11 +33,11 @@ _RECURRENT_SEQUENCES = 8
 _OUT_OF_MEMORY = -2
 _CELLS = 256
 _SAME = 1e-3
-"""How far rows may lie apart, as a share of their largest number, that are said to be the same."""
+"""Relative difference up to which two rows count as equal."""
 
 
-class _Vectors(Batch):
-    """A batch of vectors that stand for tokens, of which each is in a segment."""
+class _EmbeddingBatch(Batch):
+    """A batch of token embeddings with token types, instead of token ids."""
 
     def __init__(self, size: int, segments: TokenTypes) -> None:
         super().__init__(size)
@@ -54,7 +54,7 @@ class _Vectors(Batch):
 
 
 class PooledContext:
-    """The state that batches are computed on."""
+    """A context with pooling; `most` is the maximum number of inputs in a batch."""
 
     def __init__(self, handle: int, pooling: Pooling, size: int, most: int, flag: Any) -> None:
         self.handle = handle
@@ -66,7 +66,7 @@ class PooledContext:
         self._flag = flag
         self._room = int(lib.llama_n_batch(handle))
         self._batch = self._plain = Batch(self._room)
-        self._typed: _Vectors | None = None
+        self._typed: _EmbeddingBatch | None = None
 
     @classmethod
     def open(
@@ -75,7 +75,7 @@ class PooledContext:
         options: LlamaOptions,
         target: Target,
         *,
-        known: Nature,
+        known: ModelTraits,
         pooling: Pooling,
         longest: int,
         threads: int = 1,
@@ -91,11 +91,11 @@ class PooledContext:
         handle = _made(model, params)
         return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
 
-    def tell_apart(self, segments: TokenTypes) -> bool:
-        """Read the segments of items from now on; says whether it works, which it tries on one item."""
+    def enable_token_types(self, segments: TokenTypes) -> bool:
+        """Apply token types to items from now on; returns whether a trial on one item gives the same row as without."""
         item = Item(ids=np.arange(min(8, self._room), dtype=np.int32))
         expected = self.compute([item])
-        self._typed = _Vectors(self._room, segments)
+        self._typed = _EmbeddingBatch(self._room, segments)
         found = self.compute([msgspec.structs.replace(item, types=np.zeros_like(item.ids))])
         if np.abs(found - expected).max() > _SAME * max(1.0, float(np.abs(expected).max())):
             self._typed = None
@@ -124,11 +124,11 @@ class PooledContext:
         return self._rows(len(inputs))
 
     def abort(self) -> None:
-        """End the computation that is running, and every one to come."""
+        """Abort the running computation, and every later one."""
         self._flag[0] = b"x"
 
     def close(self) -> None:
-        """Free it; safe to call twice."""
+        """Free the memory; safe to call twice."""
         handle, self.handle = self.handle, 0
         if handle:
             lib.llama_free(handle)
@@ -178,7 +178,7 @@ class PooledContext:
         return found
 
 
-def sequences(known: Nature) -> int:
+def sequences(known: ModelTraits) -> int:
     """Return how many inputs one batch may have."""
     return _RECURRENT_SEQUENCES if known.recurrent else SEQUENCES
 
@@ -188,30 +188,30 @@ def batch(options: LlamaOptions, pooling: Pooling, longest: int) -> int:
     return options.batch if pooling.stepwise else max(options.batch, longest)
 
 
-def outputs(options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> int:
-    """Return the bytes of llama.cpp's output buffer, which has room for all words wherever a token gives anything.
+def outputs(options: LlamaOptions, known: ModelTraits, pooling: Pooling, longest: int) -> int:
+    """Return the bytes of llama.cpp's output buffer, which has logits of the whole vocabulary for each output token.
 
-    A batch of vectors, for models that tell texts apart by segments, is added to it.
+    Includes the batch of embeddings of models with token types.
     """
     rows = sequences(known) if pooling.stepwise else batch(options, pooling, longest)
-    vectors = 2 * known.size if segmented(known, pooling) else 0
-    return rows * (known.words + known.size + vectors) * 4
+    vectors = 2 * known.size if uses_token_types(known, pooling) else 0
+    return rows * (known.vocabulary_size + known.size + vectors) * 4
 
 
-def segmented(known: Nature, pooling: Pooling) -> bool:
-    """Say whether inputs may be pairs of which the model reads the segments."""
+def uses_token_types(known: ModelTraits, pooling: Pooling) -> bool:
+    """Return whether inputs may be pairs with token types."""
     return known.typed and pooling.kind == "rank"
 
 
-def look(model: Model, options: LlamaOptions, target: Target) -> Nature:
-    """Return what a model is, as the smallest of contexts on it tells; raises `LoadFailed`."""
+def inspect_model(model: Model, options: LlamaOptions, target: Target) -> ModelTraits:
+    """Return the traits of a model, read from a minimal context on it; raises `LoadFailed`."""
     params = _parameters(options, target, 1, 1)
     params.pooling_type = lib.LLAMA_POOLING_TYPE_UNSPECIFIED
     params.n_ctx = params.n_batch = params.n_ubatch = min(_CELLS, model.trained)
     handle = _made(model, params)
     try:
-        stated = int(lib.llama_pooling_type(handle))
-        return nature(model, encoder=not lib.llama_get_memory(handle), stated=stated)
+        declared = int(lib.llama_pooling_type(handle))
+        return read_traits(model, encoder=not lib.llama_get_memory(handle), declared=declared)
     finally:
         lib.llama_free(handle)
 

@@ -1,4 +1,4 @@
-"""The bytes a pooled model will take, weighed as those of a generating one are, without touching the weights."""
+"""Memory estimate of a pooled model: traits, weights, and contexts with pooling, without reading the weights."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import msgspec
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.memory.estimate import ContextSize, MemoryEstimate, read_sizes
 from functions.engines.llama.model import log
-from functions.engines.llama.pooled.context import PooledContext, look, outputs, segmented
-from functions.engines.llama.pooled.pooling import Nature, Pooling
+from functions.engines.llama.pooled.context import PooledContext, inspect_model, outputs, uses_token_types
+from functions.engines.llama.pooled.pooling import ModelTraits, Pooling
 from host.function import RAM
 
 
 class PooledEstimate(MemoryEstimate):
-    """Weighs contexts that give vectors; what was weighed before is looked up."""
+    """Estimates of contexts with pooling, cached on disk."""
 
-    def nature(self) -> Nature:
+    def traits(self) -> ModelTraits:
         """Return what the model is; raises `LoadFailed`."""
-        known = self._book().get("nature")
+        known = self._cache().get("traits")
         if known is not None:
-            return msgspec.convert(known, Nature)
-        found = look(self._open(Target()), self._options, Target())
-        self._book().put("nature", msgspec.to_builtins(found))
+            return msgspec.convert(known, ModelTraits)
+        found = inspect_model(self._open(Target()), self._options, Target())
+        self._cache().put("traits", msgspec.to_builtins(found))
         return found
 
     def pooled(self, target: Target, pooling: Pooling, longest: int) -> ContextSize:
-        """Weigh a context for inputs of up to `longest` tokens; raises `LoadFailed`."""
-        known = self.nature()
-        typed = " in segments" if segmented(known, pooling) else ""
-        key = f"pooled {pooling.kind}{typed} {pooling.stepwise} {longest} {self._situation(target)}"
-        weighed = self._book().get(key)
-        if weighed is not None:
-            return msgspec.convert(weighed, ContextSize)
+        """Estimate the bytes of a context for inputs of up to `longest` tokens; raises `LoadFailed`."""
+        known = self.traits()
+        typed = " in segments" if uses_token_types(known, pooling) else ""
+        key = f"pooled {pooling.kind}{typed} {pooling.stepwise} {longest} {self._cache_key(target)}"
+        cached = self._cache().get(key)
+        if cached is not None:
+            return msgspec.convert(cached, ContextSize)
         model = self._open(target)
-        with log.listen(debug=True) as heard:
+        with log.listen(debug=True) as lines:
             PooledContext.open(model, self._options, target, known=known, pooling=pooling, longest=longest).close()
-        size = read_sizes([line for _, line in heard])
+        size = read_sizes([line for _, line in lines])
         size.compute[RAM] = size.compute.get(RAM, 0) + outputs(self._options, known, pooling, longest)
-        self._book().put(key, msgspec.to_builtins(size))
+        self._cache().put(key, msgspec.to_builtins(size))
         return size

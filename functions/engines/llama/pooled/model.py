@@ -1,7 +1,4 @@
-"""A loaded pooled model: items of all callers are merged into batches, computed in a thread, and given back as rows.
-
-It knows the life of such a model in a worker, and nothing of requests or wire formats.
-"""
+"""A loaded pooled model: inputs of all requests are merged into batches, computed in a thread, and returned as rows."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from functions.engines.llama.memory import devices
 from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.pooled.context import PooledContext, look, segmented
+from functions.engines.llama.pooled.context import PooledContext, inspect_model, uses_token_types
 from functions.engines.llama.pooled.pooling import Pooling, Purpose, choose
 from functions.engines.llama.pooled.token_types import TokenTypes
 from functions.engines.llama.pooled.tokenizer import GgufTokenizer
@@ -30,7 +27,7 @@ Row = npt.NDArray[np.float32]
 
 
 class PooledModel:
-    """Weights, vocabulary and a compute thread."""
+    """Weights, tokenizer, a context and a compute thread."""
 
     def __init__(
         self, model: Model, context: PooledContext, pooling: Pooling, size_: int, longest: int, batch: int
@@ -44,7 +41,7 @@ class PooledModel:
         template = lib.llama_model_chat_template(model.handle, b"rerank") if pooling.kind == "rank" else None
         self.template = template.decode("utf-8", "replace") if template else None
         """The file's own prompt for pairs, with `{query}` and `{document}` in it."""
-        self.words = GgufTokenizer(model.vocabulary)
+        self.tokenizer = GgufTokenizer(model.vocabulary)
         self._context = context
         self._batcher: Batcher[Item, Row] = Batcher(self._compute, size, budget=batch, overhead=None, most=context.most)
 
@@ -52,7 +49,7 @@ class PooledModel:
     def load(cls, load: Load, plan: Plan, progress: Progress, purpose: Purpose) -> Self:
         """Load the weights and start the thread; raises `LoadFailed` and `OutOfMemory`."""
         options = load.engine_options(LlamaOptions)
-        target = devices.retold(plan.detail)
+        target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 
         def report(done: float) -> None:
@@ -62,21 +59,21 @@ class PooledModel:
             model = Model.open(load.path, options, target, progress=report)
             undo.callback(model.close)
             progress("cache")
-            known = look(model, options, target)
+            known = inspect_model(model, options, target)
             pooling = choose(known, options.pooling, purpose)
             longest = plan.context or known.trained
             context = PooledContext.open(
                 model, options, target, known=known, pooling=pooling, longest=longest, threads=max(1, load.threads)
             )
             undo.callback(context.close)
-            if segmented(known, pooling):
-                _tell_apart(context, Path(load.path), known.size)
+            if uses_token_types(known, pooling):
+                _enable_token_types(context, Path(load.path), known.size)
             made = cls(model, context, pooling, size_=known.size, longest=longest, batch=options.batch)
             undo.pop_all()
         return made
 
     async def rows(self, items: Sequence[Item]) -> list[Row]:
-        """Return a row of numbers for each item, in their order: a vector, not scaled, or the numbers of a rank.
+        """Return a row for each item, in their order: its embedding, not normalized, or the classifier head's outputs.
 
         Raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for what cannot be computed.
         """
@@ -86,7 +83,7 @@ class PooledModel:
         """End the threads and free everything."""
         self._context.abort()
         self._batcher.close()
-        self.words.close()
+        self.tokenizer.close()
         self._context.close()
         self.model.close()
 
@@ -94,8 +91,8 @@ class PooledModel:
         return list(self._context.compute(items))
 
 
-def _tell_apart(context: PooledContext, path: Path, size_: int) -> None:
-    """Let the context read segments; raises `LoadFailed` where that does not work: scores would be wrong without."""
+def _enable_token_types(context: PooledContext, path: Path, size_: int) -> None:
+    """Enable token types; raises `LoadFailed` if that fails, as scores of pairs would be wrong."""
     segments = TokenTypes.read(path, size_)
-    if segments is not None and not context.tell_apart(segments):
-        raise LoadFailed("the vectors by which this model tells two texts apart cannot be read from its file")
+    if segments is not None and not context.enable_token_types(segments):
+        raise LoadFailed("the token type embeddings of this model cannot be read from its file")

@@ -1,4 +1,4 @@
-"""What a pooled model will take: devices, pooling and the longest input chosen before any weight is read."""
+"""Plans the load of a pooled model: devices, pooling and the longest input, and the bytes in each memory pool."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from functions.engines.llama.memory import devices
 from functions.engines.llama.memory.device_split import layouts
 from functions.engines.llama.memory.devices import Device, Target
 from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit
-from functions.engines.llama.memory.plan import PROCESS, rooms
+from functions.engines.llama.memory.plan import PROCESS, available
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled import token_types
-from functions.engines.llama.pooled.context import batch, segmented, sequences
+from functions.engines.llama.pooled.context import batch, sequences, uses_token_types
 from functions.engines.llama.pooled.estimate import PooledEstimate
-from functions.engines.llama.pooled.pooling import Nature, Pooling, Purpose, choose
+from functions.engines.llama.pooled.pooling import ModelTraits, Pooling, Purpose, choose
 from host.errors import LoadFailed, ManifestError
 from host.function import RAM, Load, Plan
 
@@ -28,16 +28,16 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
     """
     options = load.engine_options(LlamaOptions)
     if options.adapters:
-        raise LoadFailed("options.adapters: adapters are for chats; vectors and scores are not computed with them")
+        raise LoadFailed("options.adapters: adapters are for chats only")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
-    scales = PooledEstimate(load.path, options)
+    estimate = PooledEstimate(load.path, options)
     try:
-        model, known = scales.model(), scales.nature()
+        model, known = estimate.model(), estimate.traits()
         pooling = choose(known, options.pooling, purpose)
-        choice, taken = _fit(load, options, scales, pooling, seen)
-        size = scales.pooled(choice.target, pooling, choice.context)
+        choice, taken = _fit(load, options, estimate, pooling, seen)
+        size = estimate.pooled(choice.target, pooling, choice.context)
     finally:
-        scales.close()
+        estimate.close()
     return Plan(
         bytes=taken,
         device=choice.target.pool if choice.target.devices else "cpu",
@@ -51,36 +51,36 @@ def make(load: Load, purpose: Purpose, seen: tuple[Device, ...] | None = None) -
             "layers": model.layers,
             "pooling": pooling.kind,
             "batch_tokens": options.batch,
-            **devices.told(choice.target, model.layers),
+            **devices.to_detail(choice.target, model.layers),
         },
         pools={one.pool: one.total for one in seen},
     )
 
 
 def _fit(
-    load: Load, options: LlamaOptions, scales: PooledEstimate, pooling: Pooling, seen: tuple[Device, ...]
+    load: Load, options: LlamaOptions, estimate: PooledEstimate, pooling: Pooling, seen: tuple[Device, ...]
 ) -> tuple[FitResult, dict[str, int]]:
     """Return devices and the longest input, and the bytes of it all by pool."""
     found = devices.candidates(load.manifest.device, seen)
-    room = rooms(load, found)
-    trained = scales.nature().trained
+    room = available(load, found)
+    trained = estimate.traits().trained
 
     def weights(target: Target) -> dict[str, int]:
-        return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
+        return dict(Counter(estimate.weights(target)) + Counter({RAM: PROCESS}))
 
-    def weigh(target: Target, context: int, _: int) -> dict[str, int]:
-        return dict(Counter(weights(target)) + Counter(scales.pooled(target, pooling, context).total))
+    def needed(target: Target, context: int, _: int) -> dict[str, int]:
+        return dict(Counter(weights(target)) + Counter(estimate.pooled(target, pooling, context).total))
 
-    asked = FitRequest(
+    request = FitRequest(
         context=_stated(load, trained),
         slots=1,
         layers=None if options.gpu_layers == "auto" else options.gpu_layers,
         attempt=load.attempt,
         trained=trained,
-        model_layers=scales.model().layers,
+        model_layers=estimate.model().layers,
     )
-    choice = MemoryFit(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
-    return choice, weigh(choice.target, choice.context, 1)
+    choice = MemoryFit(request, needed, weights, room).choose(layouts(options, found, room, seen))
+    return choice, needed(choice.target, choice.context, 1)
 
 
 def _stated(load: Load, trained: int) -> int | None:
@@ -96,7 +96,7 @@ def _stated(load: Load, trained: int) -> int | None:
     return context
 
 
-def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, longest: int) -> Iterator[str]:
+def _notes(load: Load, options: LlamaOptions, known: ModelTraits, pooling: Pooling, longest: int) -> Iterator[str]:
     yield f"pooling: {pooling.kind} ({pooling.why})"
     together = f"batches of up to {options.batch} tokens of {sequences(known)} inputs"
     yield f"inputs of up to {longest} tokens, {together}"
@@ -106,5 +106,5 @@ def _notes(load: Load, options: LlamaOptions, known: Nature, pooling: Pooling, l
         yield f"{longest} tokens instead of the trained {known.trained}, to leave memory for others"
     if load.manifest.slots != "auto":
         yield "slots has no meaning here: inputs are merged into batches"
-    if segmented(known, pooling) and token_types.told(Path(load.path)):
-        yield "the two texts of a pair are told apart by segments, whose vectors are read from the file"
+    if uses_token_types(known, pooling) and token_types.has_token_types(Path(load.path)):
+        yield "the two texts of a pair have token types, whose embeddings are read from the file"

@@ -1,7 +1,7 @@
-"""TokenTypes, which tell the two texts of a pair apart: llama.cpp adds that of a first text to every token.
+"""Token type embeddings for pairs of texts, which llama.cpp does not support: it adds type 0 to every token.
 
-Tokens of a second text are given to it as the vectors that it would look up for them, with the difference between the
-two segments added: then its sum is right. It knows the file's tables, and nothing of batches or texts.
+Tokens of a second text are passed as embeddings instead of ids: their token embedding plus the difference between the
+embeddings of their type and of type 0. Both tables are read from the GGUF file, dequantized to float32.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from host.errors import LoadFailed
 Vectors = npt.NDArray[np.float32]
 
 _PLAIN = {0: "<f4", 1: "<f2"}
-"""ggml's types that are numbers as they stand."""
-_WORDS, _SEGMENTS = "token_embd.weight", "token_types.weight"
+"""ggml types that are not quantized, as NumPy types."""
+_TOKEN_EMBEDDINGS, _TYPE_EMBEDDINGS = "token_embd.weight", "token_types.weight"
 _LEAST = 2
-"""TokenTypes that tell two texts apart."""
+"""Types needed for pairs of texts."""
 
 
 class _Parameters(ctypes.Structure):
@@ -35,7 +35,7 @@ _ToFloat = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
 
 
 class _Traits(ctypes.Structure):
-    """What ggml knows of a type of tensor."""
+    """ggml's `ggml_type_traits`."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -61,8 +61,8 @@ for _name, _result, _arguments in (
     _function.restype, _function.argtypes = _result, _arguments
 
 
-class Table:
-    """A matrix of a file, of which rows are read as they are asked for. `size` is the numbers of a row."""
+class TensorTable:
+    """A matrix in a GGUF file, whose rows of `size` numbers are read and dequantized on demand."""
 
     def __init__(self, path: Path, start: int, length: int, kind: int, size: int) -> None:
         self.size = size
@@ -76,7 +76,7 @@ class Table:
         return len(self._raw)
 
     def rows(self, places: Ids) -> Vectors:
-        """Return the rows at some places, (places, size)."""
+        """Return the rows at the given indices, (indices, size)."""
         raw = np.ascontiguousarray(self._raw[places])
         if self._kind in _PLAIN:
             plain: Vectors = raw.view(_PLAIN[self._kind]).astype(np.float32)
@@ -87,55 +87,57 @@ class Table:
 
 
 class TokenTypes:
-    """The vectors of tokens in a segment."""
+    """Embeddings of tokens by token type."""
 
-    def __init__(self, words: Table, segments: Table) -> None:
-        self.size = words.size
-        self._words = words
-        table = segments.rows(np.arange(len(segments), dtype=np.int32))
+    def __init__(self, tokens: TensorTable, types: TensorTable) -> None:
+        self.size = tokens.size
+        self._tokens = tokens
+        table = types.rows(np.arange(len(types), dtype=np.int32))
         self._differences: Vectors = table - table[0]
 
     @classmethod
     def read(cls, path: Path, size: int) -> TokenTypes | None:
-        """Open a model of two segments or more, whose vectors have `size` numbers, in one file or in several.
+        """Read the tables of a model with embeddings of `size` numbers, in one file or several.
 
-        None for one without a table of segments: nothing is added to its tokens. Raises `LoadFailed` where the tables
-        cannot be read or do not belong together.
+        None for a model without token type embeddings. Raises `LoadFailed` if the tables cannot be read or do not
+        match.
         """
-        tables: dict[str, Table] = {}
+        tables: dict[str, TensorTable] = {}
         for file in gguf.shards(path):
             tables |= _tables(file, size)
-        segments = tables.get(_SEGMENTS)
+        segments = tables.get(_TYPE_EMBEDDINGS)
         if segments is None:
             return None
-        if _WORDS not in tables:
-            raise LoadFailed(f"{path.name} has {_SEGMENTS} and no {_WORDS}: tokens of a second text cannot be computed")
+        if _TOKEN_EMBEDDINGS not in tables:
+            raise LoadFailed(
+                f"{path.name} has {_TYPE_EMBEDDINGS} but not {_TOKEN_EMBEDDINGS}, which the second text of a pair needs"
+            )
         if len(segments) < _LEAST:
-            raise LoadFailed(f"{path.name} says that it knows several segments, and {_SEGMENTS} has {len(segments)}")
-        return cls(tables[_WORDS], segments)
+            raise LoadFailed(f"{path.name} declares several token types, but {_TYPE_EMBEDDINGS} has {len(segments)}")
+        return cls(tables[_TOKEN_EMBEDDINGS], segments)
 
     def vectors(self, ids: Ids, types: Ids) -> Vectors:
-        """Return what stands for tokens of the given segments, (tokens, size)."""
-        found = self._words.rows(ids)
+        """Return the embeddings of tokens with the given types, (tokens, size)."""
+        found = self._tokens.rows(ids)
         found += self._differences[types]
         return found
 
 
-def told(path: Path) -> bool:
-    """Say whether a model, in one file or in several, has a table of segments."""
-    return _SEGMENTS in gguf.read(path).tensors
+def has_token_types(path: Path) -> bool:
+    """Return whether a model, in one file or several, has token type embeddings."""
+    return _TYPE_EMBEDDINGS in gguf.read(path).tensors
 
 
-def _tables(path: Path, size: int) -> dict[str, Table]:
-    """Return those of the two tables that one file of a model has, by name."""
+def _tables(path: Path, size: int) -> dict[str, TensorTable]:
+    """Return the tables that are in this file of the model, by name."""
     context = ggml.gguf_init_from_file(os.fsencode(path), _Parameters(no_alloc=True, context=None))
     if not context:
-        raise LoadFailed(f"the head of {path.name} cannot be read to find the vectors of its segments")
+        raise LoadFailed(f"the header of {path.name} cannot be read to find its token type embeddings")
     try:
         start = ggml.gguf_get_data_offset(context)
-        places = {name: ggml.gguf_find_tensor(context, name.encode()) for name in (_WORDS, _SEGMENTS)}
+        places = {name: ggml.gguf_find_tensor(context, name.encode()) for name in (_TOKEN_EMBEDDINGS, _TYPE_EMBEDDINGS)}
         return {
-            name: Table(
+            name: TensorTable(
                 path,
                 start + ggml.gguf_get_tensor_offset(context, at),
                 ggml.gguf_get_tensor_size(context, at),

@@ -1,6 +1,6 @@
-"""Text to token ids with the file's own vocabulary, in a thread of its own: neither the event loop's nor the model's.
+"""Tokenizes texts with the vocabulary of a GGUF file, in a thread of its own.
 
-Ids come uncut, with the special tokens that the vocabulary adds to a text, or puts between the two texts of a pair.
+Ids are not truncated. They include the special tokens that the vocabulary adds to a text or between two texts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDPIECE, _UNIGRAM = lib.LLAMA_VOCAB_TYPE_WPM, lib.LLAMA_VOCAB_TYPE_UGM
 
 
 class GgufTokenizer(Frame):
-    """A vocabulary's way with whole texts."""
+    """Tokenizer of whole texts and of pairs."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         around = Frame.around(
@@ -36,8 +36,7 @@ class GgufTokenizer(Frame):
         """Number of token ids."""
         self._vocabulary = vocabulary
         self.pair = PairFrame(*self._plain(), types=(0, 0, 0, 1, 1) if vocabulary.kind == _WORDPIECE else None)
-        """How two texts become one input where the file has no prompt of its own for them. BERT's kin get segments; a
-        model that knows only one does not read them."""
+        """Special tokens around the texts of a pair, for files without a prompt template; types for BERT."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
@@ -72,11 +71,11 @@ class GgufTokenizer(Frame):
 
         BERT's kin put one separator between, RoBERTa's two: the end of the first text, and a separator.
         """
-        words = self._vocabulary
-        added = ((words.eos, words.adds_eos), (words.sep, words.adds_sep))
+        vocabulary = self._vocabulary
+        added = ((vocabulary.eos, vocabulary.adds_eos), (vocabulary.sep, vocabulary.adds_sep))
         between = [token for token, adds in added if adds and token is not None]
-        if words.kind == _WORDPIECE or not between:
+        if vocabulary.kind == _WORDPIECE or not between:
             between = self.suffix
-        elif words.kind == _UNIGRAM and len(between) == 1:
+        elif vocabulary.kind == _UNIGRAM and len(between) == 1:
             between = self.suffix * 2  # files older than the flag for separators
         return self.prefix, between, self.suffix

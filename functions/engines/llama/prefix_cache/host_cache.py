@@ -1,76 +1,79 @@
-"""The attic: prefixes that nobody uses now, as llama.cpp's states in plain memory instead of cells of the cache.
+"""LRU prefix cache in host memory: saved sequence states.
 
-In the cache they would take room, and attention's time at every step; from here they come back at the price of a copy.
-It knows tokens and states, and nothing of slots or requests.
+Cached prefixes that no request uses would take KV cells and slow down attention in every step; a saved state takes
+host memory instead, and is restored by a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
-LEAST = 32
-"""Tokens for which it is worth while: fewer are computed as fast."""
+from functions.engines.llama.prefix_cache.sequence_memory import SequenceStates
+from functions.engines.prefix_cache.prefix_index import PrefixIndex
 
-
-class Store(Protocol):
-    """What an attic asks of a context; see `Context`."""
-
-    def save(self, sequence: int) -> Any: ...  # noqa: D102
-    def restore(self, sequence: int, state: Any) -> bool: ...  # noqa: D102
+MIN_TOKENS = 32
+"""Shorter prefixes are not saved: computing them is as fast as restoring them."""
 
 
 class SavedSequence:
-    """One prefix."""
+    """The state of one prefix, computed with one adapter (or none)."""
 
-    __slots__ = ("adapter", "size", "state", "tokens", "used")
+    __slots__ = ("adapter", "size", "state", "tokens")
 
-    def __init__(self, tokens: list[int], adapter: str | None, state: Any, used: int) -> None:
+    def __init__(self, tokens: list[int], adapter: str | None, state: Any) -> None:
         self.tokens = tokens
         self.adapter = adapter
         self.state = state
         self.size = len(state)
-        self.used = used
+        """Bytes."""
+
+    @property
+    def cached(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
 
 
 class HostCache:
-    """Prefixes of `bound` bytes in all, of which the least recently used go first."""
+    """Saved prefixes of at most `limit` bytes in all; the least recently used are evicted first."""
 
-    def __init__(self, store: Store, bound: int) -> None:
-        self._store = store
-        self._bound = bound
-        self._parked: list[SavedSequence] = []
-        self._clock = 0
+    def __init__(self, states: SequenceStates, limit: int) -> None:
+        self._states = states
+        self._limit = limit
+        self._index: PrefixIndex[SavedSequence] = PrefixIndex()
 
     def __iter__(self) -> Iterator[SavedSequence]:
-        """Iterate over what is there, the most recently used first."""
-        return iter(sorted(self._parked, key=lambda one: -one.used))
+        """Iterate over the saved prefixes, the most recently used first."""
+        return reversed(self._index)
+
+    def __len__(self) -> int:
+        return len(self._index)
 
     def put(self, sequence: int, tokens: list[int], adapter: str | None) -> None:
-        """Take a copy of what memory holds for a sequence, unless it is not worth it; it stays there as well."""
-        if len(tokens) < LEAST:
-            return
-        self._clock += 1
-        for one in self._parked:
-            if one.adapter == adapter and one.tokens[: len(tokens)] == tokens:
-                one.used = self._clock  # it is here already
-                return
-        state = self._store.save(sequence)
-        if state is None or len(state) > self._bound:
-            return
-        self._parked = [
-            one for one in self._parked if one.adapter != adapter or tokens[: len(one.tokens)] != one.tokens
-        ]
-        self._parked.append(SavedSequence(tokens, adapter, state, self._clock))
-        self._parked.sort(key=lambda one: one.used)
-        while sum(one.size for one in self._parked) > self._bound:
-            del self._parked[0]
+        """Save a copy of a sequence's state; the sequence itself is unchanged.
 
-    def fetch(self, parked: SavedSequence, sequence: int) -> bool:
-        """Bring a prefix into an empty sequence; what memory does not take is forgotten."""
-        self._clock += 1
-        parked.used = self._clock
-        if self._store.restore(sequence, parked.state):
+        Does nothing for prefixes that are too short, too large, or saved already. Replaces saved prefixes of it.
+        """
+        if len(tokens) < MIN_TOKENS:
+            return
+        same_adapter = [saved for saved in self._index if saved.adapter == adapter]
+        for saved in same_adapter:
+            if saved.tokens[: len(tokens)] == tokens:
+                self._index.use(saved)
+                return
+        state = self._states.save(sequence)
+        if state is None or len(state) > self._limit:
+            return
+        for saved in same_adapter:
+            if tokens[: len(saved.tokens)] == saved.tokens:
+                self._index.remove(saved)
+        self._index.use(SavedSequence(tokens, adapter, state))
+        self._index.evict(self._limit)
+
+    def restore(self, saved: SavedSequence, sequence: int) -> bool:
+        """Restore a saved prefix into an empty sequence; on failure it is dropped from the cache."""
+        if self._states.restore(sequence, saved.state):
+            self._index.use(saved)
             return True
-        self._parked = [one for one in self._parked if one is not parked]
+        self._index.remove(saved)
         return False

@@ -1,6 +1,6 @@
-"""Prefixes that outlive an instance: slots written to a shelf when it ends, and read back before the next one begins.
+"""Saves prefixes at unload, restores them at load.
 
-It knows slots, contexts and shelves. It runs where nobody computes: before the first request, and after the last.
+Runs while nothing is computed: before the first request and after the last one.
 """
 
 from __future__ import annotations
@@ -18,101 +18,102 @@ from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.gguf import shards
 from functions.engines.llama.model.library import VERSION, lib
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache import prefix_store as shelves
+from functions.engines.llama.prefix_cache import prefix_store as stores
 from functions.engines.llama.prefix_cache.prefix_store import PrefixStore, StoredPrefix
-from functions.engines.llama.prefix_cache.slots import Kept, Slots, common_prefix
+from functions.engines.llama.prefix_cache.slots import IdlePrefix, Slots
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.function import Load, Plan
 from host.size import size as bytes_of
 
 logger = logging.getLogger(__name__)
 
 DEFAULT = 256 << 20
-"""Bytes on disk for one model when the manifest only says that prefixes are to be kept."""
-LEAST = 32
-"""Tokens that a prefix must save for it to be kept: fewer are computed as fast."""
+"""Bytes on disk for one model if the manifest has `keep_prefixes: true`."""
+MIN_TOKENS = 32
+"""Tokens that a prefix must add to the saved ones: fewer are computed as fast."""
 _SECONDS = 2.0
-"""Time after which no further file is begun: the host kills what does not end when told to."""
+"""Seconds after which no further file is written: the host kills workers that take too long to stop."""
 _HEAD = 1 << 20
-"""Bytes of the model's file that are part of its identity."""
+"""Leading bytes of the model file that are part of its identity."""
 _FORMAT = 1
 
 
 class PrefixPersistence:
-    """The kept prefixes of one instance."""
+    """Saves and restores the prefixes of one instance."""
 
-    def __init__(self, shelf: PrefixStore, bound: int, adapters: Mapping[str, str]) -> None:
-        """`adapters` tells the identity of each one's file by its name."""
-        self._shelf = shelf
+    def __init__(self, store: PrefixStore, bound: int, adapters: Mapping[str, str]) -> None:
+        """`adapters` are identities of adapter files by adapter name."""
+        self._store = store
         self._bound = bound
         self._adapters = adapters
         self._restored: list[tuple[str | None, list[int]]] = []
 
     @classmethod
     def of(cls, load: Load, plan: Plan, options: LlamaOptions) -> PrefixPersistence | None:
-        """Return what the manifest asks for; None where nothing is kept, or prefixes are not used at all."""
+        """Return the persistence that the options ask for; None if prefixes are not saved or not reused."""
         if not options.keep_prefixes or not options.prefix_reuse or options.deterministic:
             return None
         wanted = options.keep_prefixes
         path = Path(load.path)
         try:
-            shelf = PrefixStore(path, _key(path, plan, options))
+            store = PrefixStore(path, _key(path, plan, options))
             files = {name: Path(load.base) / Path(one.path).expanduser() for name, one in options.adapters.items()}
             adapters = {name: f"{options.adapters[name].scale} {identity(file)}" for name, file in files.items()}
         except OSError as error:
-            logger.warning("prefixes are not kept: %s", error.strerror)
+            logger.warning("prefixes are not saved: %s", error.strerror)
             return None
-        return cls(shelf, DEFAULT if wanted is True else bytes_of(wanted), adapters)
+        return cls(store, DEFAULT if wanted is True else bytes_of(wanted), adapters)
 
     def restore(self, context: Context, slots: Slots) -> int:
-        """Fill empty slots with what was kept, the most recently used first; returns the tokens that are back.
+        """Restore saved prefixes into empty slots, the most recently used first; returns the number of tokens.
 
-        Nothing is believed: a file must have its checksum, llama.cpp must take it, and the sequence must then be as
-        long as the prefix. What fails is deleted.
+        A file must match its checksum, llama.cpp must accept it, and the sequence must then be as long as the prefix;
+        files that fail are deleted.
         """
-        for book in self._shelf.books():
-            tokens, adapter = book.label.tokens, book.label.adapter
+        for entry in self._store.entries():
+            tokens, adapter = entry.label.tokens, entry.label.adapter
             name = next((name for name, file in self._adapters.items() if file == adapter), None)
             known = adapter is None or name is not None
-            if not known or _news(tokens, [kept for of, kept in self._restored if of == adapter]) < LEAST:
+            if not known or _new_tokens(tokens, [saved for of, saved in self._restored if of == adapter]) < MIN_TOKENS:
                 continue
             slot = slots.reserve(len(tokens))
             if slot is None:
                 break
-            if shelves.whole(book) and _read(context, book, slot, tokens):
+            if stores.is_intact(entry) and _read(context, entry, slot, tokens):
                 slots.fill(slot, tokens, name)
                 self._restored.append((adapter, tokens))
             else:
-                logger.warning("a kept prefix of %d tokens did not fit and is deleted", len(tokens))
+                logger.warning("a saved prefix of %d tokens could not be restored and is deleted", len(tokens))
                 context.forget(slot)
-                shelves.discard(book.path)
+                stores.discard(entry.path)
         return sum(len(tokens) for _, tokens in self._restored)
 
     def save(self, context: Context, slots: Slots) -> int:
-        """Write what slots hold, the most recently used first, within bounds of bytes and time; returns the files."""
+        """Save prefixes, the most recently used first, within limits on bytes and time; returns their number."""
         start, now, left, written = time.monotonic(), time.time_ns(), self._bound, 0
-        kept: dict[str | None, list[list[int]]] = {}
+        saved: dict[str | None, list[list[int]]] = {}
         try:
-            for number, one in enumerate(slots.kept()):
+            for number, one in enumerate(slots.idle_prefixes()):
                 adapter = self._adapters[one.adapter] if one.adapter is not None else None
                 size = int(lib.llama_state_seq_get_size(context.handle, one.slot)) + 8 * len(one.tokens) + 4096
-                if _news(one.tokens, kept.get(adapter, [])) < LEAST or size > left:
+                if _new_tokens(one.tokens, saved.get(adapter, [])) < MIN_TOKENS or size > left:
                     continue
-                # What nobody went on from since it was read back is there already, and no younger than it was.
+                # A restored prefix that was not extended is saved already; its time of use has not changed.
                 if (adapter, one.tokens) not in self._restored:
                     if time.monotonic() - start > _SECONDS:
                         break
-                    written += self._shelf.put(one.tokens, adapter, _writer(context, one), now - number)
+                    written += self._store.put(one.tokens, adapter, _writer(context, one), now - number)
                 left -= size
-                kept.setdefault(adapter, []).append(one.tokens)
-            self._shelf.trim(self._bound)
-            shelves.sweep()
+                saved.setdefault(adapter, []).append(one.tokens)
+            self._store.trim(self._bound)
+            stores.sweep()
         except OSError as error:
-            logger.warning("prefixes could not be kept: %s", error.strerror)
+            logger.warning("prefixes could not be saved: %s", error.strerror)
         return written
 
 
 def identity(path: Path) -> str:
-    """Return what changes when a file, or any shard of it, does; raises `OSError`."""
+    """Return a hash of path, size, time and first bytes of a file and its shards; raises `OSError`."""
     found = hashlib.sha256()
     for shard in shards(path):
         stat = shard.stat()
@@ -128,12 +129,12 @@ def _key(path: Path, plan: Plan, options: LlamaOptions) -> str:
     return " ".join(map(str, (_FORMAT, VERSION, identity(path), plan.context, plan.slots, *context, *where)))
 
 
-def _news(tokens: list[int], kept: list[list[int]]) -> int:
-    """Return how many of the tokens none of the kept prefixes has."""
-    return len(tokens) - max((common_prefix(tokens, other, len(tokens)) for other in kept), default=0)
+def _new_tokens(tokens: list[int], saved: list[list[int]]) -> int:
+    """Return the number of tokens beyond the longest saved prefix."""
+    return len(tokens) - max((common_prefix(tokens, other, len(tokens)) for other in saved), default=0)
 
 
-def _writer(context: Context, one: Kept) -> shelves.Writer:
+def _writer(context: Context, one: IdlePrefix) -> stores.Writer:
     tokens = (lib.llama_token * len(one.tokens))(*one.tokens)
 
     def write(path: Path) -> int:
@@ -142,16 +143,16 @@ def _writer(context: Context, one: Kept) -> shelves.Writer:
     return write
 
 
-def _read(context: Context, book: StoredPrefix, slot: int, tokens: list[int]) -> bool:
-    """Bring a file into a sequence; says whether it is there now, all of it."""
-    # llama.cpp aborts where the number of tokens is not that of the file, instead of saying no.
-    with contextlib.suppress(OSError), book.path.open("rb") as file:
+def _read(context: Context, entry: StoredPrefix, slot: int, tokens: list[int]) -> bool:
+    """Restore a file into a sequence; returns whether all its tokens are in the KV cache."""
+    # llama.cpp aborts the process if the number of tokens differs from the file's.
+    with contextlib.suppress(OSError), entry.path.open("rb") as file:
         head = struct.pack("<III", lib.LLAMA_STATE_SEQ_MAGIC, lib.LLAMA_STATE_SEQ_VERSION, len(tokens))
         if file.read(len(head)) != head:
             return False
     room = (lib.llama_token * len(tokens))()
     count = ctypes.c_size_t()
     taken = lib.llama_state_seq_load_file(
-        context.handle, str(book.path).encode(), slot, room, len(tokens), ctypes.byref(count)
+        context.handle, str(entry.path).encode(), slot, room, len(tokens), ctypes.byref(count)
     )
     return bool(taken) and list(room[: count.value]) == tokens and context.length(slot) == len(tokens)

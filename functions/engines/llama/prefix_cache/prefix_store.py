@@ -1,7 +1,6 @@
-"""A folder of kept prefixes of one model: llama.cpp's state files, each with a label and a checksum at its end.
+"""Prefixes of one model on disk: llama.cpp's state files, each with a label and a checksum at its end.
 
-It knows files, their ages and their bytes, and nothing of contexts. A file is whole or not there: it is written beside
-its place and moved into it. What does not fit, or is broken, is deleted and never read.
+Writes are atomic: temporary file, then rename. Files that are broken or exceed the limit are deleted.
 """
 
 from __future__ import annotations
@@ -21,56 +20,56 @@ import msgspec
 
 _MAGIC = b"coldkept"
 _END = struct.Struct("<32sI8s")
-"""Checksum of all that comes before it, length of the label before that, and the magic."""
+"""Trailer: checksum of everything before it, length of the label, magic."""
 _LABEL_MAX = 64 << 20
 _CHUNK = 1 << 20
 _STALE = 60.0
-"""Seconds after which a file that is still being written was given up by a process that died."""
+"""Age in seconds after which a temporary file was left by a process that died."""
 _ENDING, _PART = ".kept", ".part"
 
 Writer = Callable[[Path], int]
-"""Fills a file and returns its bytes; 0 where it failed."""
+"""Writes a file and returns its size in bytes; 0 on failure."""
 
 
 class Label(msgspec.Struct, kw_only=True, frozen=True):
-    """What a file holds."""
+    """Metadata of a stored prefix."""
 
     key: str
-    """All that must be the same for the state to mean the same: model file, library, context."""
+    """Model file, library version and context parameters: states are only valid for the same key."""
     adapter: str | None
     weights: str
-    """Where the model's file was; a shelf whose model is gone is thrown away."""
+    """Path of the model file; prefixes of models that are gone are deleted."""
     packed: bytes
     """Token ids, 32 bits each."""
     size: int = 0
-    """Bytes that were written before the label."""
+    """Bytes of the state, before the label."""
 
     @property
     def tokens(self) -> list[int]:
-        """The prefix."""
+        """The token ids."""
         return array("i", self.packed).tolist()
 
 
 class StoredPrefix(msgspec.Struct, kw_only=True, frozen=True):
-    """One file on a shelf."""
+    """One stored prefix."""
 
     path: Path
     label: Label
     size: int
     used: int
-    """When, in nanoseconds."""
+    """Time of last use, in nanoseconds since the epoch."""
 
 
 class PrefixStore:
-    """The kept prefixes of one model file."""
+    """The stored prefixes of one model file."""
 
     def __init__(self, weights: Path, key: str) -> None:
         self._weights = str(weights.resolve())
         self._key = key
         self._folder = folder() / hashlib.sha256(self._weights.encode()).hexdigest()[:32]
 
-    def books(self) -> list[StoredPrefix]:
-        """Return what fits this key, the most recently used first. Broken files are deleted on the way."""
+    def entries(self) -> list[StoredPrefix]:
+        """Return the prefixes with this key, the most recently used first. Broken files are deleted."""
         found = []
         for path in self._files():
             try:
@@ -83,10 +82,10 @@ class PrefixStore:
                 continue
             if label.key == self._key:
                 found.append(StoredPrefix(path=path, label=label, size=stat.st_size, used=stat.st_mtime_ns))
-        return sorted(found, key=lambda book: -book.used)
+        return sorted(found, key=lambda entry: -entry.used)
 
     def put(self, tokens: Sequence[int], adapter: str | None, write: Writer, used: int | None = None) -> bool:
-        """Keep a prefix; a file that is there already is only marked as used. Returns whether it is kept now.
+        """Store a prefix; one that is stored already is only marked as used. Returns whether it is stored.
 
         `used` is when, in nanoseconds: files are written faster than clocks of file systems go on.
         """
@@ -114,7 +113,7 @@ class PrefixStore:
         return True
 
     def trim(self, bound: int) -> None:
-        """Delete the least recently used files, of whatever key, until the shelf has at most `bound` bytes."""
+        """Delete the least recently used files, of whatever key, until the folder has at most `bound` bytes."""
         sized: list[tuple[float, int, Path]] = []
         for path in self._files():
             with contextlib.suppress(OSError):
@@ -128,7 +127,7 @@ class PrefixStore:
             total -= size
 
     def _files(self) -> list[Path]:
-        """Return the whole files; those that dead processes began are deleted."""
+        """Return the complete files; stale temporary files are deleted."""
         there: list[Path] = []
         with contextlib.suppress(OSError):
             there = list(self._folder.iterdir())
@@ -139,50 +138,50 @@ class PrefixStore:
         return [path for path in there if path.suffix == _ENDING]
 
 
-def whole(book: StoredPrefix) -> bool:
-    """Say whether a file is what was written, by its checksum; reads all of it."""
+def is_intact(entry: StoredPrefix) -> bool:
+    """Return whether a file matches its checksum; reads all of it."""
     try:
-        with book.path.open("rb") as file:
-            digest = _digest(file, book.size - _END.size)
+        with entry.path.open("rb") as file:
+            digest = _digest(file, entry.size - _END.size)
             return bool(_END.unpack(file.read(_END.size))[0] == digest)
     except (OSError, struct.error):
         return False
 
 
 def discard(path: Path) -> None:
-    """Delete a file; one that is gone already, or cannot be deleted, is left."""
+    """Delete a file; errors are ignored."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def sweep() -> None:
-    """Delete the shelves of models whose files are gone."""
+    """Delete the prefixes of models whose files are gone."""
     with contextlib.suppress(OSError):
-        for shelf in folder().iterdir():
-            paths = [path for path in shelf.iterdir() if path.suffix == _ENDING]
+        for folder_ in folder().iterdir():
+            paths = [path for path in folder_.iterdir() if path.suffix == _ENDING]
             with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
                 if paths and not Path(_label(paths[0], paths[0].stat().st_size).weights).exists():
                     for path in paths:
                         discard(path)
             with contextlib.suppress(OSError):
-                shelf.rmdir()  # only where it is empty
+                folder_.rmdir()  # only where it is empty
 
 
 def folder() -> Path:
-    """Return the folder of all shelves, in the user's cache."""
+    """Return the folder of all stored prefixes, in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "coldframe" / "prefixes"
 
 
 def _label(path: Path, size: int) -> Label:
-    """Read a file's label; raises `ValueError` for what is none of ours."""
+    """Read a file's label; raises `ValueError` for other files."""
     with path.open("rb") as file:
         if size < _END.size:
             raise ValueError("too short")
         file.seek(size - _END.size)
         _, length, magic = _END.unpack(file.read(_END.size))
         if magic != _MAGIC or length > min(_LABEL_MAX, size - _END.size):
-            raise ValueError("no kept prefix")
+            raise ValueError("not a stored prefix")
         file.seek(size - _END.size - length)
         label = msgspec.msgpack.decode(file.read(length), type=Label)
         if len(label.packed) % array("i").itemsize or not label.packed:

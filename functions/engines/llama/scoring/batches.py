@@ -1,24 +1,23 @@
-"""Rounds: as many nodes of a tree as are computed together, laid over sequences.
+"""Splits the nodes of a token tree into batches, and assigns them to sequences.
 
-What a round begins with is its lead: nodes that a round before it has computed, and that all of its targets are behind.
-They are kept, and not computed again. Behind the lead a sequence runs to one tip; a node that several tips have in
-common belongs to all their sequences, which stand next to each other. It knows nodes and counts, and nothing of
-contexts.
+The ancestors of a batch are nodes that all of its targets descend from and an earlier batch has computed; they stay in
+the KV cache. After them each sequence runs to one leaf. A node shared by several leaves belongs to all their sequences,
+which are adjacent.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from functions.engines.llama.scoring.tree import Node
+from functions.engines.prefix_cache.common_prefix import common_prefix
 
-_AGAIN = 4
-"""One in so many steps of a full round may be of a lead that was given up, so that other targets have a place too."""
+_RECOMPUTE_SHARE = 4
+"""At most a quarter of a batch's steps recompute ancestors that targets do not share."""
 
 
 class Step:
-    """A node in a round, and the sequences it belongs to: from `low` up to, not including, `high`."""
+    """A node in a batch, and the sequences it belongs to: from `low` up to, not including, `high`."""
 
     __slots__ = ("high", "low", "node")
 
@@ -31,69 +30,66 @@ class Step:
 class TreeBatch:
     """Steps in the order in which they are computed: parents before children."""
 
-    def __init__(self, lead: Sequence[Node] = ()) -> None:
-        self.lead = list(lead)
-        """The nodes from the one behind the root to the one that the steps are behind."""
-        self.path = self.lead
-        """Those to the last target: the lead, and what belongs to the last sequence."""
+    def __init__(self, ancestors: Sequence[Node] = ()) -> None:
+        self.ancestors = list(ancestors)
+        """The path from below the root to the node that all steps descend from."""
+        self.path = self.ancestors
+        """The path to the last target: the ancestors and the nodes of the last sequence."""
         self.steps: list[Step] = []
         self.targets: list[Node] = []
-        self.tips = 0
-        """Sequences."""
+        self.leaves = 0
+        """Number of sequences."""
         self._last: list[Step] = []
         """The steps of the last sequence."""
-        self._again = 0
+        self._recomputed = 0
 
-    def takes(self, path: Sequence[Node], *, steps: int, tips: int) -> bool:
-        """Say whether a path, added, leaves the round with so many steps and sequences at most."""
-        shared = common(self.path, path)
-        again = max(0, len(self.lead) - shared)
+    def takes(self, path: Sequence[Node], *, steps: int, leaves: int) -> bool:
+        """Return whether a path can be added within the given numbers of steps and sequences."""
+        shared = common_prefix(self.path, path)
+        recomputed = max(0, len(self.ancestors) - shared)
         fork = shared < len(self.path)
         return (
-            len(self.steps) + again + len(path) - shared <= steps
-            and self.tips + fork <= tips
-            and (not again or self._again + again <= steps // _AGAIN)
+            len(self.steps) + recomputed + len(path) - shared <= steps
+            and self.leaves + fork <= leaves
+            and (not recomputed or self._recomputed + recomputed <= steps // _RECOMPUTE_SHARE)
         )
 
     def add(self, path: list[Node]) -> None:
-        """Add a path to a target; one that goes on where the last one ended stays in its sequence."""
-        shared = common(self.path, path)
-        self._give_up(shared)
-        if not self.tips or shared < len(self.path):
-            self.tips += 1
-        kept = self._last[: shared - len(self.lead)]
+        """Add the path to a target; one that continues the last path stays in its sequence."""
+        shared = common_prefix(self.path, path)
+        self._shorten_ancestors(shared)
+        if not self.leaves or shared < len(self.path):
+            self.leaves += 1
+        kept = self._last[: shared - len(self.ancestors)]
         for step in kept:
-            step.high = self.tips
-        fresh = [Step(node, self.tips - 1, self.tips) for node in path[shared:]]
+            step.high = self.leaves
+        fresh = [Step(node, self.leaves - 1, self.leaves) for node in path[shared:]]
         self.steps += fresh
         self._last = [*kept, *fresh]
         self.path = path
         self.targets.append(path[-1])
 
-    def _give_up(self, length: int) -> None:
-        """Let the lead end earlier: what it loses is computed with the round, for all sequences."""
-        lost = [Step(node, 0, self.tips) for node in self.lead[length:]]
-        self.lead = self.lead[:length]
+    def _shorten_ancestors(self, length: int) -> None:
+        """Shorten the ancestors to `length` nodes; the others are computed again, for all sequences."""
+        lost = [Step(node, 0, self.leaves) for node in self.ancestors[length:]]
+        self.ancestors = self.ancestors[:length]
         self.steps = [*lost, *self.steps]
-        self._again += len(lost)
+        self._recomputed += len(lost)
 
 
-def rounds(targets: Sequence[Node], *, steps: int, tips: int, lead: Sequence[Node] = ()) -> Iterator[TreeBatch]:
-    """Yield rounds over targets, in their order, of at most so many steps and sequences.
+def plan_batches(
+    targets: Sequence[Node], *, steps: int, leaves: int, ancestors: Sequence[Node] = ()
+) -> Iterator[TreeBatch]:
+    """Yield batches over targets, in their order, of at most `steps` nodes and `leaves` sequences.
 
-    A single path may have more steps than that. All targets are behind `lead`, the first round's.
+    A single path may have more steps. All targets descend from `ancestors`, which are those of the first batch.
     """
-    current = TreeBatch(lead)
+    current = TreeBatch(ancestors)
     for target in targets:
         path = target.path()
-        if current.steps and not current.takes(path, steps=steps, tips=tips):
+        if current.steps and not current.takes(path, steps=steps, leaves=leaves):
             yield current
-            current = TreeBatch(path[: common(current.path, path)])
+            current = TreeBatch(path[: common_prefix(current.path, path)])
         current.add(path)
     if current.steps:
         yield current
-
-
-def common(one: Sequence[Node], other: Sequence[Node]) -> int:
-    """Return how many nodes two paths have in common: all before one that they have in common are."""
-    return bisect_left(range(min(len(one), len(other))), True, key=lambda at: one[at] is not other[at])

@@ -1,4 +1,4 @@
-"""What is scored and what comes of it. It knows token ids and log-probabilities, and nothing of texts or models."""
+"""Input and output of scoring: branches of token ids after a shared prefix, and log-probabilities of their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A way to go on behind the shared prefix, and what may follow it."""
+    """A suffix after the shared prefix, and the answers to score after it."""
 
     suffix: Sequence[int]
     answers: Sequence[Sequence[int]]
@@ -20,7 +20,7 @@ class Branch(msgspec.Struct, frozen=True):
 class Scores(msgspec.Struct, frozen=True):
     """What `ScoringModel.score` returns."""
 
-    logs: list[NDArray[np.float64]]
+    logprobs: list[NDArray[np.float64]]
     """For each branch the natural logarithm of each answer's probability: the sum over its tokens of the log-softmax of
     the model's logits. NaN where the model gave no number."""
     cached: int

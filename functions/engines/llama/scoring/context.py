@@ -1,6 +1,6 @@
-"""A llama.cpp context for scoring: one pool of cells for all sequences, and batches whose tokens several may share.
+"""A llama.cpp context for scoring: one KV cache for all sequences, and batches whose tokens several sequences share.
 
-It knows tokens, positions and sequences, and nothing of trees. One thread owns it; only `abort` is for others.
+Only the thread that owns the context may use it; `abort` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
 from functions.engines.llama.model.context import COMPUTED, Context
-from functions.engines.llama.model.library import lib, quick
+from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.shared_batch import SharedBatch
@@ -22,7 +22,7 @@ _CELLS = 256
 
 
 class ScoringContext(Context):
-    """The state that batches are computed on; of one batch, at most `SEQUENCES` tokens have logits."""
+    """A context with shared batches, of which at most `SEQUENCES` tokens have logits."""
 
     def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
         super().__init__(handle, batch_size, vocabulary_size, abort_flag)
@@ -37,7 +37,7 @@ class ScoringContext(Context):
         params = context_params.parameters(options, target, threads)
         params.n_ctx = -(-cells // _CELLS) * _CELLS
         params.n_outputs_max = SEQUENCES
-        params.n_seq_max = 1 if alone(model, options) else SEQUENCES  # each would keep a state
+        params.n_seq_max = 1 if single_sequence(model, options) else SEQUENCES  # each would keep a state
         params.kv_unified = True
         # Layers that look at a window only must keep all of the prefix as well: it is cut and shared.
         params.swa_full = True
@@ -53,10 +53,6 @@ class ScoringContext(Context):
         self.batch.count = 0
         self.batch.line(line)
 
-    def copy(self, source: int, target: int, length: int, start: int = 0) -> None:
-        """Let `target`, which has `start` tokens, share those of `source` from there on up to `length`."""
-        quick.llama_memory_seq_cp(self._memory, source, target, start, length)
-
     def compute_shared(self) -> int:
         """Compute the batch and empty it; see `Context.compute`."""
         self.batch.raw.n_tokens, self.batch.count = self.batch.count, 0
@@ -66,10 +62,10 @@ class ScoringContext(Context):
         return outcome
 
 
-def alone(model: Model, options: LlamaOptions) -> bool:
-    """Say whether each sequence is computed in full and by itself.
+def single_sequence(model: Model, options: LlamaOptions) -> bool:
+    """Return whether each sequence is computed in full and by itself.
 
-    Memory that is a state (Mamba and its kin) can neither be cut nor shared in part; and where a token lies in a pool
-    of cells that others use as well decides in which order attention adds up.
+    A recurrent state (Mamba) can neither be cut nor shared in part. For determinism, KV cells must not be shared: the
+    position of a token among the cells decides the order of sums in attention.
     """
     return model.recurrent or options.deterministic

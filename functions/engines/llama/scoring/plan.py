@@ -1,4 +1,4 @@
-"""What scoring will take: devices and the longest sequence chosen before any weight is read, and the bytes of it."""
+"""Plans the load of a scoring model: devices and the longest sequence, and the bytes in each memory pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functions.engines.llama.memory import devices
 from functions.engines.llama.memory.device_split import layouts
 from functions.engines.llama.memory.devices import Device, Target
 from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit
-from functions.engines.llama.memory.plan import PROCESS, rooms
+from functions.engines.llama.memory.plan import PROCESS, available
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.estimate import ScoringEstimate
 from host.errors import LoadFailed
@@ -24,15 +24,15 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     """
     options = load.engine_options(LlamaOptions)
     if options.adapters:
-        raise LoadFailed("options.adapters: adapters are for chats; decisions are not computed with them")
+        raise LoadFailed("options.adapters: adapters are for chats only")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
-    scales = ScoringEstimate(load.path, options)
+    estimate = ScoringEstimate(load.path, options)
     try:
-        model = scales.model()
-        choice, taken = _fit(load, options, scales, seen)
-        size = scales.scoring(choice.target, cells(options, choice.context))
+        model = estimate.model()
+        choice, taken = _fit(load, options, estimate, seen)
+        size = estimate.scoring(choice.target, cells(options, choice.context))
     finally:
-        scales.close()
+        estimate.close()
     return Plan(
         bytes=taken,
         device=choice.target.pool if choice.target.devices else "cpu",
@@ -44,35 +44,35 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
             "compute": sum(size.compute.values()),
             "trained_context": model.trained,
             "layers": model.layers,
-            **devices.told(choice.target, model.layers),
+            **devices.to_detail(choice.target, model.layers),
         },
         pools={one.pool: one.total for one in seen},
     )
 
 
 def cells(options: LlamaOptions, longest: int) -> int:
-    """Return the cells that hold a prefix and a round behind it, where no sequence is longer than `longest`.
+    """Return the KV cells for a prefix and a batch after it, where no sequence is longer than `longest` tokens.
 
-    A round has `batch` tokens, or a single sequence.
+    A batch has `batch` tokens, or a single sequence.
     """
     return longest + options.batch
 
 
 def _fit(
-    load: Load, options: LlamaOptions, scales: ScoringEstimate, seen: tuple[Device, ...]
+    load: Load, options: LlamaOptions, estimate: ScoringEstimate, seen: tuple[Device, ...]
 ) -> tuple[FitResult, dict[str, int]]:
     """Return devices and the longest sequence, and the bytes of it all by pool."""
     found = devices.candidates(load.manifest.device, seen)
-    room = rooms(load, found)
-    model = scales.model()
+    room = available(load, found)
+    model = estimate.model()
 
     def weights(target: Target) -> dict[str, int]:
-        return dict(Counter(scales.weights(target)) + Counter({RAM: PROCESS}))
+        return dict(Counter(estimate.weights(target)) + Counter({RAM: PROCESS}))
 
-    def weigh(target: Target, context: int, _: int) -> dict[str, int]:
-        return dict(Counter(weights(target)) + Counter(scales.scoring(target, cells(options, context)).total))
+    def needed(target: Target, context: int, _: int) -> dict[str, int]:
+        return dict(Counter(weights(target)) + Counter(estimate.scoring(target, cells(options, context)).total))
 
-    asked = FitRequest(
+    request = FitRequest(
         context=None if load.manifest.context == "auto" else load.manifest.context,
         slots=1,
         layers=None if options.gpu_layers == "auto" else options.gpu_layers,
@@ -80,8 +80,8 @@ def _fit(
         trained=model.trained,
         model_layers=model.layers,
     )
-    choice = MemoryFit(asked, weigh, weights, room).choose(layouts(options, found, room, seen))
-    return choice, weigh(choice.target, choice.context, 1)
+    choice = MemoryFit(request, needed, weights, room).choose(layouts(options, found, room, seen))
+    return choice, needed(choice.target, choice.context, 1)
 
 
 def _notes(load: Load, options: LlamaOptions, longest: int, trained: int) -> Iterator[str]:

@@ -1,111 +1,112 @@
-"""Prefixes that stay in memory when a call is over, each in a sequence of its own, the least recently used going first.
+"""LRU cache of the prefixes that calls score behind, each in a sequence of its own.
 
-It knows ids, lengths and how many cells there are; who computes what is missing is not its business.
+Limits are the number of sequences and the KV cells. The caller computes the tokens that are missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from functions.engines.llama.prefix_cache.sequence_memory import SequenceMemory
+from functions.engines.prefix_cache.prefix_index import PrefixIndex
 
 
-class Memory(Protocol):
-    """What a context's memory does with sequences."""
+class ScoredPrefix:
+    """The tokens that one sequence has in the KV cache."""
 
-    def copy(self, source: int, target: int, length: int, start: int = 0) -> None: ...  # noqa: D102
-    def cut(self, sequence: int, length: int) -> bool: ...  # noqa: D102
-    def forget(self, sequence: int) -> None: ...  # noqa: D102
+    __slots__ = ("sequence", "tokens")
+
+    def __init__(self, sequence: int, tokens: list[int]) -> None:
+        self.sequence = sequence
+        self.tokens = tokens
+
+    @property
+    def cached(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def size(self) -> int:
+        """Number of KV cells; those that prefixes share count for each."""
+        return len(self.tokens)
 
 
 class ScoringPrefixes:
-    """The sequences 0 to `count` - 1, and what they hold of `cells`."""
+    """The prefixes in the sequences 0 to `count` - 1, of at most `cells` KV cells in all."""
 
-    def __init__(self, memory: Memory, *, count: int, cells: int) -> None:
+    def __init__(self, memory: SequenceMemory, *, count: int, cells: int) -> None:
         self._memory = memory
         self._cells = cells
         self._free = list(range(count))
-        self._held: dict[int, list[int]] = {}
-        """Sequence -> its ids; the one used last comes last."""
+        self._index: PrefixIndex[ScoredPrefix] = PrefixIndex()
+        self._by_sequence: dict[int, ScoredPrefix] = {}
 
-    def place(self, prefix: list[int], more: int) -> tuple[int, int]:
-        """Return the sequence for a prefix, and how many of its tokens are there, with cells left for `more`.
+    def acquire(self, tokens: list[int], extra: int) -> tuple[int, int]:
+        """Return a sequence for a prefix, and how many of its tokens are cached.
 
-        The caller computes the missing ones and tells by `grown`, or gives the sequence up by `drop`.
+        Evicts other prefixes until there are cells for the whole prefix and `extra` more tokens. The caller computes
+        the missing tokens and calls `store`, or gives the sequence up with `drop`.
         """
-        source, known = self._nearest(prefix)
-        if source is not None and known in (len(prefix), len(self._held[source])):
-            sequence = source
+        source, known = self._index.longest(tokens)
+        if source is not None and known in (len(tokens), source.cached):
+            entry = source
         else:
-            sequence = self._empty(source)
-            if source == sequence:
-                known = 0
-            elif source is not None:
-                self._memory.copy(source, sequence, known)
-        ids = self._held.pop(sequence, [])
-        self._held[sequence] = ids if len(ids) >= known else prefix[:known]
-        self._make_room(sequence, max(len(self._held[sequence]), len(prefix)) + more)
-        if len(self._held[sequence]) > len(prefix) and self._taken() + more > self._cells:
-            self._cut(sequence, len(prefix))  # a longer one that nothing else can make room for
-        return sequence, known
+            sequence = self._empty_sequence(source)
+            if source is not None and source in self._index:
+                self._memory.copy(source.sequence, sequence, known)
+            else:
+                known = 0  # the source itself had to be evicted
+            entry = self._by_sequence[sequence] = ScoredPrefix(sequence, tokens[:known])
+        self._index.use(entry)
+        growth = max(entry.cached, len(tokens)) - entry.cached
+        for evicted in self._index.evict(self._cells - growth - extra, keep=entry):
+            self._free_sequence(evicted)
+        if entry.cached > len(tokens) and self._index.size + extra > self._cells:
+            self._cut(entry, len(tokens))  # a longer prefix, and nothing else is left to evict
+        return entry.sequence, known
 
-    def grown(self, sequence: int, prefix: list[int]) -> None:
-        """Take note that a prefix is all there."""
-        if len(prefix) > len(self._held[sequence]):
-            self._held[sequence] = prefix
+    def store(self, sequence: int, tokens: list[int]) -> None:
+        """Record that all tokens of a prefix are now cached."""
+        entry = self._by_sequence[sequence]
+        if len(tokens) > entry.cached:
+            entry.tokens = tokens
 
-    def adopt(self, sequence: int, source: int, ids: list[int], length: int) -> None:
-        """Let a sequence end behind `length` tokens of `ids`, and go on with the rest of them, as `source` has them.
+    def extend(self, sequence: int, source: int, tokens: list[int], length: int) -> None:
+        """Cut a sequence to the first `length` of `tokens`, and let it share the rest of them with `source`.
 
-        They have cells already: those that were left by `place` are enough for them.
+        Needs no further cells: `source` has the tokens in cells that `acquire` left for `extra` tokens.
         """
-        self._cut(sequence, length)
-        if len(ids) > length:
-            self._memory.copy(source, sequence, len(ids), length)
-            self._held[sequence] = ids
+        entry = self._by_sequence[sequence]
+        self._cut(entry, length)
+        if len(tokens) > length:
+            self._memory.copy(source, sequence, len(tokens), length)
+            entry.tokens = tokens
 
     def drop(self, sequence: int) -> None:
-        """Forget what a sequence holds."""
-        self._memory.forget(sequence)
-        if self._held.pop(sequence, None) is not None:
-            self._free.append(sequence)
+        """Drop what a sequence holds."""
+        entry = self._by_sequence.get(sequence)
+        if entry is None:
+            self._memory.forget(sequence)
+            return
+        self._index.remove(entry)
+        self._free_sequence(entry)
 
-    def lost(self) -> None:
-        """Take note that memory was wiped."""
-        self._free += self._held
-        self._held.clear()
+    def clear(self) -> None:
+        """Record that the KV cache was cleared."""
+        self._free += self._by_sequence
+        self._by_sequence.clear()
+        self._index.clear()
 
-    def _nearest(self, prefix: Sequence[int]) -> tuple[int | None, int]:
-        best, known = None, 0
-        for sequence, ids in self._held.items():
-            count = common(ids, prefix)
-            if count and count >= known:  # of equals the one used last
-                best, known = sequence, count
-        return best, known
-
-    def _empty(self, keep: int | None) -> int:
-        """Return a sequence that holds nothing, if need be the one used longest ago, and `keep` only as the last."""
+    def _empty_sequence(self, source: ScoredPrefix | None) -> int:
+        """Return an empty sequence; evicts the least recently used prefix if need be, and `source` only as the last."""
         if not self._free:
-            self.drop(next((one for one in self._held if one != keep), next(iter(self._held))))
+            entries = list(self._index)
+            self.drop(next((entry for entry in entries if entry is not source), entries[0]).sequence)
         return self._free.pop()
 
-    def _cut(self, sequence: int, length: int) -> None:
-        self._memory.cut(sequence, length)
-        self._held[sequence] = self._held[sequence][:length]
+    def _free_sequence(self, entry: ScoredPrefix) -> None:
+        self._memory.forget(entry.sequence)
+        del self._by_sequence[entry.sequence]
+        self._free.append(entry.sequence)
 
-    def _make_room(self, keep: int, need: int) -> None:
-        for sequence in [one for one in self._held if one != keep]:
-            if self._taken() - len(self._held[keep]) + need <= self._cells:
-                return
-            self.drop(sequence)
-
-    def _taken(self) -> int:
-        """Return the cells in use at most: what prefixes share is counted for each."""
-        return sum(map(len, self._held.values()))
-
-
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two sequences begin with in common."""
-    count = min(len(one), len(other))
-    if list(one[:count]) == list(other[:count]):
-        return count
-    return next(at for at in range(count) if one[at] != other[at])
+    def _cut(self, entry: ScoredPrefix, length: int) -> None:
+        self._memory.cut(entry.sequence, length)
+        entry.tokens = entry.tokens[:length]

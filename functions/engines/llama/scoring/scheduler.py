@@ -1,9 +1,7 @@
-"""The thread that scores: calls take turns, so that a short one does not wait for all of a long one.
+"""The scoring thread: schedules the batches of concurrent calls round robin, so that short calls need not wait.
 
-A turn is a round. Where the prefixes of calls push each other out, it is as many as have the tokens of a prefix that
-had to be computed first, so that no more than half of the time goes to prefixes.
-
-It knows calls and who waits for them, and nothing of how a round is computed.
+If calls evict each other's prefixes, a call runs until its work has repaid the prefix: at most half of the time goes to
+recomputing prefixes.
 """
 
 from __future__ import annotations
@@ -15,28 +13,28 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from functions.engines.llama.scoring.branch import Branch, Scores
-from functions.engines.llama.scoring.scorer import Aborted, Scorer, Work
+from functions.engines.llama.scoring.scorer import Aborted, Scorer, ScoringTask
 from host.errors import ShuttingDown
 
 
 class _Call:
-    """One call, and its future in the loop of whoever waits."""
+    """One call, and its future on the caller's event loop."""
 
     def __init__(self, prefix: Sequence[int], branches: Sequence[Branch]) -> None:
         self.prefix, self.branches = prefix, branches
-        self.work: Work | None = None
-        self.gone = False
-        """Nobody waits any more."""
+        self.task: ScoringTask | None = None
+        self.cancelled = False
+        """The caller was cancelled."""
         self.future: asyncio.Future[Scores] = asyncio.get_running_loop().create_future()
 
     def length(self) -> int:
-        """Return how many tokens its next round is behind."""
-        return len(self.prefix) if self.work is None else self.work.length()
+        """Return the number of tokens before its next batch."""
+        return len(self.prefix) if self.task is None else self.task.length()
 
     def settle(self, scores: Scores | None, error: BaseException | None = None) -> None:
-        """Wake whoever waits, from any thread; a loop that is gone needs no telling."""
+        """Set the future from any thread; ignored if its event loop is closed."""
 
-        def tell() -> None:
+        def set_result() -> None:
             if self.future.done():
                 return
             if error is not None:
@@ -45,15 +43,15 @@ class _Call:
                 self.future.set_result(scores)
 
         with contextlib.suppress(RuntimeError):
-            self.future.get_loop().call_soon_threadsafe(tell)
+            self.future.get_loop().call_soon_threadsafe(set_result)
 
 
-class _Gone(Exception):
-    """Nobody waits for the call any more, or the thread is to end."""
+class _Cancelled(Exception):
+    """The call was cancelled, or the thread is to end."""
 
 
 class Scheduler:
-    """`abort` lets the computation that runs stop soon, and `abort(False)` lets the next one run."""
+    """Runs calls on a thread. `abort(True)` aborts the running computation, `abort(False)` allows the next one."""
 
     def __init__(self, scorer: Scorer, abort: Callable[[bool], None]) -> None:
         self._scorer = scorer
@@ -62,11 +60,11 @@ class Scheduler:
         self._waiting: deque[_Call] = deque()
         self._running: _Call | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="score", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="score", daemon=True)
         self._thread.start()
 
     async def score(self, prefix: Sequence[int], branches: Sequence[Branch]) -> Scores:
-        """Return the scores of the branches. Cancelling ends what is computed for them.
+        """Return the scores of the branches. Cancelling aborts their computation.
 
         Raises `ShuttingDown`, `OutOfMemory`, and `ColdframeError` for what cannot be computed.
         """
@@ -80,42 +78,42 @@ class Scheduler:
             return await call.future
         finally:
             with self._changed:
-                call.gone = True
+                call.cancelled = True
                 if self._running is call:
                     self._abort(True)
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(call)
 
     def close(self) -> None:
-        """Stop, also what is running; calls that wait get `ShuttingDown`."""
+        """Abort the running computation and stop; waiting calls get `ShuttingDown`."""
         with self._changed:
             self._closed = True
             self._abort(True)
             self._changed.notify()
         self._thread.join()
         with self._changed:
-            waiting = list(self._waiting)  # each leaves as soon as it is told, in a thread of its own
+            waiting = list(self._waiting)  # calls remove themselves once they are settled, on their own threads
         for call in waiting:
             call.settle(None, ShuttingDown("the model is being unloaded"))
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while (call := self._next()) is not None:
             error: BaseException | None = None
             more = False
             try:
-                more = self._turn(call)
-            except (Aborted, _Gone):
+                more = self._compute_batches(call)
+            except (Aborted, _Cancelled):
                 error = ShuttingDown("the model is being unloaded")
-            except Exception as raised:  # noqa: BLE001 - whatever it is, who waits gets it
+            except Exception as raised:  # noqa: BLE001 - passed on to the caller
                 error = raised
             with self._changed:
                 self._running = None
-                if more and not call.gone:
+                if more and not call.cancelled:
                     self._waiting.append(call)
             if error is not None:
                 call.settle(None, error)
-            elif not more and call.work is not None:
-                call.settle(call.work.scores())
+            elif not more and call.task is not None:
+                call.settle(call.task.scores())
 
     def _next(self) -> _Call | None:
         with self._changed:
@@ -126,23 +124,23 @@ class Scheduler:
                 self._changed.wait()
         return None
 
-    def _turn(self, call: _Call) -> bool:
-        """Compute a round of a call, or some where others would push its prefix out; False when none is left."""
-        if call.work is None:
-            call.work = self._scorer.work(call.prefix, call.branches)
-        work = call.work
-        while self._scorer.advance(work, lambda: self._guard(call)) and work.unfinished():
-            if not (work.owed and self._crowded(call)):
+    def _compute_batches(self, call: _Call) -> bool:
+        """Compute one batch of a call, more if other calls would evict its prefix; False when none is left."""
+        if call.task is None:
+            call.task = self._scorer.task(call.prefix, call.branches)
+        task = call.task
+        while self._scorer.advance(task, lambda: self._guard(call)) and task.unfinished():
+            if not (task.prefill_debt and self._crowded(call)):
                 return True
         return False
 
     def _crowded(self, call: _Call) -> bool:
-        """Say whether what this call and those that wait are behind does not fit into memory together."""
+        """Return whether the prefixes of this call and the waiting ones do not fit into the KV cache together."""
         with self._changed:
             return not self._scorer.holds(sum(one.length() for one in (call, *self._waiting)))
 
     def _guard(self, call: _Call) -> None:
         with self._changed:
-            if call.gone or self._closed:
-                raise _Gone
+            if call.cancelled or self._closed:
+                raise _Cancelled
             self._abort(False)

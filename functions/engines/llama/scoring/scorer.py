@@ -1,9 +1,7 @@
-"""Rounds on a context: the prefix is found or computed, a round's tokens behind it, and probabilities read off.
+"""Computes scoring batches on a context: prefix from the cache or computed, then the tree's nodes, then their logits.
 
-What one round computes and the next one begins with, such as a question too long for a single round, is kept behind the
-prefix until then.
-
-It knows contexts, trees and trunks, and nothing of who asks. All of it runs in one thread.
+Nodes that the next batch needs as ancestors, such as a long question, stay cached after the prefix. All of it runs in
+one thread. NaNs persist in reused KV cells, so the cache is cleared after them, and targets are retried in halves.
 """
 
 from __future__ import annotations
@@ -14,178 +12,186 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.engines.llama.model.context import ABORTED, COMPUTED
-from functions.engines.llama.scoring.batches import TreeBatch, common, rounds
+from functions.engines.llama.scoring.batches import TreeBatch, plan_batches
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.tree import Node, Tree
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, OutOfMemory
 
-TRUNKS = 8
-"""Prefixes kept."""
-TIPS = SEQUENCES - TRUNKS
-"""Sequences of one round."""
-_RETRIES = 64
-"""Rounds of a call spent on finding out which targets give no numbers and which only shared a batch with such."""
-_VAIN = 12
-"""Rounds among these, one after another, that gave none: then it is all the same everywhere. Halving a round until a
-single target is left takes fewer."""
+PREFIXES = 8
+"""Sequences for cached prefixes."""
+LEAVES = SEQUENCES - PREFIXES
+"""Sequences of one batch."""
+_MAX_RETRIES = 64
+"""Batches of a call spent on isolating targets whose logits are not finite."""
+_MAX_FRUITLESS = 12
+"""Consecutive retries without a finite result after which no more are tried. Bisecting a batch down to a single target
+takes fewer."""
 _OUT_OF_MEMORY = -2
 
 
 class Aborted(Exception):
-    """The computation was told to stop."""
+    """The computation was aborted."""
 
 
-class Work:
-    """One call, advanced by a round at a time."""
+class ScoringTask:
+    """One call to score, computed batch by batch."""
 
-    def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, tips: int) -> None:
+    def __init__(self, prefix: Sequence[int], branches: Sequence[Branch], *, steps: int, leaves: int) -> None:
         if not all(len(branch.suffix) for branch in branches):
-            # Probabilities behind the prefix itself: its last token is computed with the round.
+            # Answers right after the prefix: its last token is computed with the batch, for its logits.
             prefix, last = prefix[:-1], list(prefix[-1:])
             branches = [Branch([*last, *branch.suffix], branch.answers) for branch in branches]
         self.prefix = list(prefix)
         self.tree = Tree(branches)
         self.cached: int | None = None
-        self.owed = 0
-        """Tokens of the prefix and of leads that were computed for rounds to come, less the tokens behind it since."""
-        self._tips = tips
+        self.prefill_debt = 0
+        """Prefix tokens computed, less the tokens scored after them since."""
+        self._leaves = leaves
         self._steps = steps
-        self._rounds = rounds(self.tree.targets(), steps=steps, tips=tips)
-        self._ahead = next(self._rounds, None)
-        self._doubtful: list[tuple[list[Node], list[Node]]] = []
-        """Leads, and targets behind them."""
+        self._batches = plan_batches(self.tree.targets(), steps=steps, leaves=leaves)
+        self._next = next(self._batches, None)
+        self._suspects: list[tuple[list[Node], list[Node]]] = []
+        """(ancestors, targets) to retry."""
         self._retries = 0
-        self._vain = 0
+        self._fruitless = 0
 
     def unfinished(self) -> bool:
-        """Say whether a round is left."""
-        return self._ahead is not None or bool(self._doubtful and self._retries < _RETRIES and self._vain < _VAIN)
+        """Return whether a batch is left."""
+        return self._next is not None or bool(
+            self._suspects and self._retries < _MAX_RETRIES and self._fruitless < _MAX_FRUITLESS
+        )
 
     def next(self) -> TreeBatch | None:
-        """Return the round to compute next, None when all is done."""
-        found = self._ahead
+        """Return the next batch, None when all are done."""
+        found = self._next
         if found is not None:
-            self._ahead = next(self._rounds, None)
+            self._next = next(self._batches, None)
         elif self.unfinished():
             self._retries += 1
-            lead, targets = self._doubtful.pop()
-            # A part of what was one round before fits into one.
-            found = next(rounds(targets, steps=self._steps, tips=self._tips, lead=lead))
+            ancestors, targets = self._suspects.pop()
+            # Part of an earlier batch fits into one batch.
+            found = next(plan_batches(targets, steps=self._steps, leaves=self._leaves, ancestors=ancestors))
         return found
 
-    def trunk(self, lead: Sequence[Node]) -> list[int]:
-        """Return the ids of the prefix and a lead."""
-        return [*self.prefix, *(node.token for node in lead)]
+    def prefix_tokens(self, ancestors: Sequence[Node]) -> list[int]:
+        """Return the token ids of the prefix and the ancestors."""
+        return [*self.prefix, *(node.token for node in ancestors)]
 
-    def ahead(self) -> Sequence[Node]:
-        """Return the lead of the next round."""
-        if self._ahead is not None:
-            return self._ahead.lead
-        return self._doubtful[-1][0] if self.unfinished() else ()
+    def next_ancestors(self) -> Sequence[Node]:
+        """Return the ancestors of the next batch."""
+        if self._next is not None:
+            return self._next.ancestors
+        return self._suspects[-1][0] if self.unfinished() else ()
 
     def length(self) -> int:
-        """Return how many tokens the next round is behind."""
-        return len(self.prefix) + len(self.ahead())
+        """Return the number of tokens before the next batch: prefix and ancestors."""
+        return len(self.prefix) + len(self.next_ancestors())
 
-    def learn(self, lead: list[Node], targets: list[Node]) -> None:
-        """Take note of which targets of a round gave no numbers: each half of them is tried without the other.
+    def record(self, ancestors: list[Node], targets: list[Node]) -> None:
+        """Record the targets of a batch without finite logits: each half of them is retried without the other.
 
-        The first half is tried first: what stands behind a token that is to blame needs no trial of its own.
+        The first half goes first: descendants of an offending token need no retry.
         """
-        self._vain = self._vain + 1 if targets and self._retries else 0
+        self._fruitless = self._fruitless + 1 if targets and self._retries else 0
         if len(targets) > 1:
             middle = len(targets) // 2
-            self._doubtful += [(lead, targets[middle:]), (lead, targets[:middle])]
+            self._suspects += [(ancestors, targets[middle:]), (ancestors, targets[:middle])]
         elif targets and self._retries:
-            rest = [(lead, [one for one in part if not one.behind(targets[0])]) for lead, part in self._doubtful]
-            self._doubtful = [(lead, part) for lead, part in rest if part]
+            rest = [
+                (ancestors, [one for one in part if not one.descends_from(targets[0])])
+                for ancestors, part in self._suspects
+            ]
+            self._suspects = [(ancestors, part) for ancestors, part in rest if part]
 
     def scores(self) -> Scores:
-        """Return what was found."""
-        return Scores(logs=self.tree.logs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens)
+        """Return the scores found so far."""
+        return Scores(
+            logprobs=self.tree.logprobs(), cached=self.cached or 0, tokens=len(self.prefix) + self.tree.tokens
+        )
 
 
 class Scorer:
-    """Computes rounds of any work."""
+    """Computes the batches of scoring tasks."""
 
     def __init__(self, context: ScoringContext, *, budget: int, alone: bool) -> None:
-        """`budget` are the tokens of a round; `alone` computes each sequence in full, and shares nothing."""
+        """`budget` is the number of tokens per batch; `alone` computes each sequence in full, sharing nothing."""
         self._context = context
         self._budget = budget
         self._alone = alone
-        self._trunks = ScoringPrefixes(context, count=TRUNKS, cells=context.cells)
-        self._reading: list[tuple[int, Node]] = []
-        self._bad: list[Node] = []
+        self._prefixes = ScoringPrefixes(context, count=PREFIXES, cells=context.cells)
+        self._outputs: list[tuple[int, Node]] = []
+        self._not_finite: list[Node] = []
 
-    def work(self, prefix: Sequence[int], branches: Sequence[Branch]) -> Work:
-        """Return the work of a call; it takes a while where there are many tokens."""
-        return Work(prefix, branches, steps=self._budget, tips=1 if self._alone else TIPS)
+    def task(self, prefix: Sequence[int], branches: Sequence[Branch]) -> ScoringTask:
+        """Return the task of a call; takes time proportional to its tokens."""
+        return ScoringTask(prefix, branches, steps=self._budget, leaves=1 if self._alone else LEAVES)
 
     def holds(self, prefixes: int) -> bool:
-        """Say whether prefixes of so many tokens in all stay in memory beside a round."""
+        """Return whether prefixes of so many tokens in all fit into the KV cache beside a batch."""
         return prefixes + self._budget <= self._context.cells
 
-    def advance(self, work: Work, guard: Callable[[], None]) -> bool:
-        """Compute the next round; False when there is none left. `guard` is called before each computation.
+    def advance(self, task: ScoringTask, guard: Callable[[], None]) -> bool:
+        """Compute the next batch; False if there is none left. `guard` is called before each computation.
 
         Raises `Aborted`, `OutOfMemory`, `ColdframeError`, and whatever `guard` raises.
         """
-        todo = work.next()
-        if todo is None:
+        batch_plan = task.next()
+        if batch_plan is None:
             return False
-        self._reading, self._bad = [], []
-        compute = self._by_itself if self._alone else self._behind_trunk
-        compute(work, todo, guard)
-        if self._bad:
-            # What is no number is felt by everything in the same cells, even when they are free again.
+        self._outputs, self._not_finite = [], []
+        compute = self._in_full if self._alone else self._after_prefix
+        compute(task, batch_plan, guard)
+        if self._not_finite:
+            # NaNs persist in reused KV cells.
             self._wipe()
-        work.learn(todo.lead, self._bad)
+        task.record(batch_plan.ancestors, self._not_finite)
         return True
 
-    def _behind_trunk(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
-        ids = work.trunk(todo.lead)
-        trunk, known = self._trunks.place(ids, len(todo.steps))
-        tips = range(TRUNKS, TRUNKS + todo.tips)
-        for tip in tips:
-            self._context.copy(trunk, tip, known)
+    def _after_prefix(self, task: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
+        ids = task.prefix_tokens(batch_plan.ancestors)
+        sequence, known = self._prefixes.acquire(ids, len(batch_plan.steps))
+        leaves = range(PREFIXES, PREFIXES + batch_plan.leaves)
+        for leaf in leaves:
+            self._context.copy(sequence, leaf, known)
         try:
-            self._run([trunk, *tips], ids[known:], known, todo, guard)
-            self._trunks.grown(trunk, ids)
-            self._keep(work, todo, trunk, tips[-1])
+            self._run([sequence, *leaves], ids[known:], known, batch_plan, guard)
+            self._prefixes.store(sequence, ids)
+            self._keep_ancestors(task, batch_plan, sequence, leaves[-1])
         except BaseException:
-            self._trunks.drop(trunk)
+            self._prefixes.drop(sequence)
             raise
         finally:
-            for tip in tips:
-                self._context.forget(tip)
-        work.owed = max(0, work.owed + len(ids) - known - len(todo.steps))
-        if work.cached is None:
-            work.cached = known
+            for leaf in leaves:
+                self._context.forget(leaf)
+        task.prefill_debt = max(0, task.prefill_debt + len(ids) - known - len(batch_plan.steps))
+        if task.cached is None:
+            task.cached = known
 
-    def _keep(self, work: Work, todo: TreeBatch, trunk: int, tip: int) -> None:
-        """Leave behind the prefix what the next round begins with, and nothing else of leads."""
-        ahead = work.ahead()
-        if todo.lead or ahead:
-            ahead = ahead[: common(todo.path, ahead)]
-            length = len(work.prefix) + common(todo.lead, ahead)
-            self._trunks.adopt(trunk, tip, work.trunk(ahead), length)
+    def _keep_ancestors(self, task: ScoringTask, batch_plan: TreeBatch, sequence: int, leaf: int) -> None:
+        """Keep in the prefix's sequence the ancestors of the next batch, and no others."""
+        ahead = task.next_ancestors()
+        if batch_plan.ancestors or ahead:
+            ahead = ahead[: common_prefix(batch_plan.path, ahead)]
+            length = len(task.prefix) + common_prefix(batch_plan.ancestors, ahead)
+            self._prefixes.extend(sequence, leaf, task.prefix_tokens(ahead), length)
 
-    def _by_itself(self, work: Work, todo: TreeBatch, guard: Callable[[], None]) -> None:
+    def _in_full(self, task: ScoringTask, batch_plan: TreeBatch, guard: Callable[[], None]) -> None:
         sequence = 0
         try:
-            self._run([sequence, sequence], work.trunk(todo.lead), 0, todo, guard)
+            self._run([sequence, sequence], task.prefix_tokens(batch_plan.ancestors), 0, batch_plan, guard)
         finally:
             self._context.forget(sequence)
 
     def _run(
-        self, line: Sequence[int], missing: Sequence[int], known: int, todo: TreeBatch, guard: Callable[[], None]
+        self, line: Sequence[int], missing: Sequence[int], known: int, batch_plan: TreeBatch, guard: Callable[[], None]
     ) -> None:
-        """Compute what is missing of prefix and lead for all sequences of the line, and the steps for those behind."""
+        """Compute the missing prefix tokens for all sequences of `line`, then each step for its sequences."""
         context, batch = self._context, self._context.batch
         context.begin_shared(line)
-        first, low = (0, 1 + todo.tips) if not self._alone else (1, 2)
+        first, low = (0, 1 + batch_plan.leaves) if not self._alone else (1, 2)
         done = 0
         while done < len(missing):
             part = missing[done : done + batch.size - batch.count]
@@ -193,16 +199,16 @@ class Scorer:
             done += len(part)
             if batch.count == batch.size:
                 self._compute(guard)
-        after = known + len(missing) - len(todo.lead)
-        targets = {id(node) for node in todo.targets}
-        for step in todo.steps:
-            wants = id(step.node) in targets
-            if batch.count == batch.size or (wants and len(self._reading) == SEQUENCES):
+        after = known + len(missing) - len(batch_plan.ancestors)
+        targets = {id(node) for node in batch_plan.targets}
+        for step in batch_plan.steps:
+            needs_logits = id(step.node) in targets
+            if batch.count == batch.size or (needs_logits and len(self._outputs) == SEQUENCES):
                 self._compute(guard)
             position = after + step.node.depth - 1
-            index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=wants)
-            if wants:
-                self._reading.append((index, step.node))
+            index = batch.add((step.node.token,), position, 1 + step.low, 1 + step.high, output=needs_logits)
+            if needs_logits:
+                self._outputs.append((index, step.node))
         if batch.count:
             self._compute(guard)
 
@@ -210,11 +216,11 @@ class Scorer:
         guard()
         outcome = self._context.compute_shared()
         if outcome == COMPUTED:
-            for index, node in self._reading:
-                node.found = logs(self._context.logits(index), list(node.wanted))
+            for index, node in self._outputs:
+                node.found = log_probabilities(self._context.logits(index), list(node.wanted))
                 if node.found is None:
-                    self._bad.append(node)
-            self._reading = []
+                    self._not_finite.append(node)
+            self._outputs = []
             return
         if outcome == ABORTED:
             raise Aborted
@@ -225,11 +231,11 @@ class Scorer:
 
     def _wipe(self) -> None:
         self._context.wipe()
-        self._trunks.lost()
+        self._prefixes.clear()
 
 
-def logs(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
-    """Return the log-probabilities of some tokens; None where the row holds what is no number. Overwrites the row."""
+def log_probabilities(row: NDArray[np.float32], tokens: Sequence[int]) -> NDArray[np.float64] | None:
+    """Return the log-softmax of a row at some tokens; None if the row has NaN or infinity. Overwrites the row."""
     top = row.max()
     if not np.isfinite(top):
         return None

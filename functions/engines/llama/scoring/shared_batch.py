@@ -1,4 +1,4 @@
-"""llama.cpp's batch where a token may belong to several sequences that stand next to each other in a line of them."""
+"""A llama.cpp batch in which a token may belong to several adjacent sequences of an ordered list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functions.engines.llama.model.library import lib
 
 
 class SharedBatch:
-    """Arrays that are filled token by token; `line` is set before any token is added."""
+    """A batch filled token by token; `line`, the ordered list of sequences, is set before tokens are added."""
 
     def __init__(self, size: int, sequences: int) -> None:
         self.count = 0
@@ -33,11 +33,11 @@ class SharedBatch:
         )
 
     def line(self, sequences: Sequence[int]) -> None:
-        """Set the sequences that places are of."""
+        """Set the ordered list of sequences."""
         self._line[: len(sequences)] = sequences
 
     def add(self, tokens: Sequence[int], position: int, low: int, high: int, *, output: bool = False) -> int:
-        """Append tokens, the first at `position`, to the sequences at places `low` up to `high`.
+        """Append tokens, the first at `position`, to the sequences at the indices `low` up to `high` of `line`.
 
         Returns the last one's index in the batch; `output` says whether it is to have logits.
         """

@@ -1,7 +1,7 @@
-"""A tree of tokens: branches that begin alike share their nodes, and every node is computed once.
+"""A tree of tokens: branches with a common beginning share nodes, so that every node is computed once.
 
-What a branch's answers need is known from the start: the next token's probability at the end of the suffix, and behind
-each token of an answer but its last. It knows ids and counts, and nothing of contexts or models.
+Targets are the nodes after which log-probabilities are needed: the end of each suffix, and each token of an answer but
+its last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functions.engines.llama.scoring.branch import Branch
 
 
 class Node:
-    """A token behind those of its parents, and the tokens whose probabilities are wanted behind it."""
+    """A token after those of its ancestors, and the tokens whose log-probabilities after it are needed."""
 
     __slots__ = ("children", "depth", "found", "parent", "token", "wanted")
 
@@ -26,11 +26,11 @@ class Node:
         """Tokens from the prefix to this one, itself included; 0 is the root, which stands for the prefix."""
         self.children: dict[int, Node] = {}
         self.wanted: dict[int, int] = {}
-        """Token -> its place in `found`."""
+        """Token -> its index in `found`."""
         self.found: NDArray[np.float64] | None = None
 
     def path(self) -> list[Node]:
-        """Return the nodes from the one behind the root to this one."""
+        """Return the nodes from below the root to this one."""
         nodes: list[Node] = []
         node: Node | None = self
         while node is not None and node.depth:
@@ -38,8 +38,8 @@ class Node:
             node = node.parent
         return nodes[::-1]
 
-    def behind(self, other: Node) -> bool:
-        """Say whether the other node is on the way to this one."""
+    def descends_from(self, other: Node) -> bool:
+        """Return whether the other node is this one or an ancestor of it."""
         node: Node | None = self
         while node is not None and node.depth > other.depth:
             node = node.parent
@@ -55,11 +55,12 @@ class Tree:
         """Tokens of all suffixes, those that they have in common counted once."""
         ends = [self._end(branch.suffix) for branch in branches]
         self._answers = [
-            [list(_grown(end, answer)) for answer in branch.answers] for branch, end in zip(branches, ends, strict=True)
+            [list(_answer_steps(end, answer)) for answer in branch.answers]
+            for branch, end in zip(branches, ends, strict=True)
         ]
 
     def targets(self) -> list[Node]:
-        """Return the nodes behind which probabilities are wanted; parents first, kin next to each other."""
+        """Return the nodes after which log-probabilities are needed, in depth-first order."""
         found: list[Node] = []
         stack = [self._root]
         while stack:
@@ -69,12 +70,12 @@ class Tree:
             stack.extend(reversed(node.children.values()))
         return found
 
-    def logs(self) -> list[NDArray[np.float64]]:
-        """Return the log-probability of each branch's answers, once all targets are found or given up."""
+    def logprobs(self) -> list[NDArray[np.float64]]:
+        """Return the log-probability of each branch's answers, NaN for targets without finite logits."""
         return [np.array([sum(map(_log, answer)) for answer in answers]) for answers in self._answers]
 
     def _end(self, suffix: Sequence[int]) -> Node:
-        """Return the last node of a suffix, with what was missing up to it."""
+        """Return the last node of a suffix; missing nodes are added."""
         node = self._root
         for token in suffix:
             self.tokens += token not in node.children
@@ -82,8 +83,8 @@ class Tree:
         return node
 
 
-def _grown(node: Node, answer: Sequence[int]) -> Iterator[tuple[Node, int]]:
-    """Grow what is missing of an answer's nodes, and yield its tokens, each with the node it follows."""
+def _answer_steps(node: Node, answer: Sequence[int]) -> Iterator[tuple[Node, int]]:
+    """Add the nodes of an answer, and yield its tokens, each with the node it follows."""
     for at, token in enumerate(answer):
         node = _child(node, answer[at - 1]) if at else node
         node.wanted.setdefault(token, len(node.wanted))

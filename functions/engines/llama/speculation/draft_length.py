@@ -1,10 +1,10 @@
-"""How far to guess ahead in one text, learned from how the guesses before turned out. It knows counts only."""
+"""Adapts draft length to recent acceptance."""
 
 from __future__ import annotations
 
 
 class DraftLength:
-    """How many tokens to guess for one sequence: as many as were right lately, and one more each time all were."""
+    """Number of tokens to draft for one sequence: doubled if all were accepted, else as many as were accepted."""
 
     __slots__ = ("_most", "accepted", "count", "rejected")
 
@@ -14,8 +14,8 @@ class DraftLength:
         self.accepted = 0
         self.rejected = 0
 
-    def learn(self, guessed: int, right: int) -> None:
-        """Take note of how many of the guessed tokens were right."""
+    def learn(self, drafted: int, right: int) -> None:
+        """Record how many of the drafted tokens were accepted."""
         self.accepted += right
-        self.rejected += guessed - right
-        self.count = min(self._most, self.count * 2) if right == guessed else max(1, right)
+        self.rejected += drafted - right
+        self.count = min(self._most, self.count * 2) if right == drafted else max(1, right)

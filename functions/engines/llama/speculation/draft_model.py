@@ -1,7 +1,6 @@
-"""Speculation by a small model: it guesses, token by token, what the large one will say.
+"""Speculative decoding with a draft model: its most likely next tokens, one by one.
 
-Its context has the same slots; each holds the text of the large model's slot, as far as it was needed. It runs on the
-decode thread and knows sequences' tokens, nothing of requests.
+Its context has the same slots as the model's and is updated as needed. Runs on the decode thread.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from functions.engines.llama.model.context import COMPUTED, Context
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache.slots import common_prefix
+from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, LoadFailed
 from host.function import ModelRequest
 from host.sources import reference
 from host.sources.package import PackageSource
 
-READ = 64
-"""Tokens the draft model reads in one step at most."""
-_PROBES = 97
-"""Every so many words are compared: vocabularies of different models differ all over, or at their end."""
+PREFILL = 64
+"""Tokens that the draft model prefills in one step at most."""
+_COMPARE_EVERY = 97
+"""One token in so many is compared: vocabularies of different models differ everywhere, or at the end."""
 
 
 class DraftModel:
-    """A draft model and what it has computed."""
+    """A draft model, its context, and the tokens that are computed in each slot."""
 
     def __init__(self, model: Model, context: Context, slots: int) -> None:
         self._model = model
         self._context = context
         self._held: list[list[int]] = [[] for _ in range(slots)]
-        """What memory holds of each slot."""
+        """Tokens in the KV cache, by slot."""
 
     @classmethod
     def open(
@@ -47,7 +46,7 @@ class DraftModel:
         options: LlamaOptions,
         target: Target,
         *,
-        words: Vocabulary,
+        vocabulary: Vocabulary,
         length: int,
         slots: int,
         threads: int,
@@ -57,42 +56,44 @@ class DraftModel:
         model = Model.open(str(path), plain, target)
         try:
             if model.recurrent or model.window:
-                raise LoadFailed(f"options.draft: {path.name} has a memory that cannot be cut, and cannot draft")
-            _compare(words, model.vocabulary, path.name)
+                raise LoadFailed(f"options.draft: {path.name} has memory that cannot be cut: it cannot draft")
+            _compare(vocabulary, model.vocabulary, path.name)
             return cls(model, Context.open(model, plain, target, context=length, slots=slots, threads=threads), slots)
         except BaseException:
             model.close()
             raise
 
-    def guess(self, sequences: Many[Sequence]) -> list[list[int]]:
-        """See `Speculator`; a sequence whose text is long and new gets none until it was read, a batch at a time."""
-        guesses: list[list[int]] = [[] for _ in sequences]
+    def draft(self, sequences: Many[Sequence]) -> list[list[int]]:
+        """See `Speculator`; long new prompts get no drafts until they are prefilled, a batch at a time."""
+        drafts: list[list[int]] = [[] for _ in sequences]
         texts = [list(sequence.tokens) for sequence in sequences]
-        going = [index for index, sequence in enumerate(sequences) if sequence.guesses and sequence.slot is not None]
+        going = [
+            index for index, sequence in enumerate(sequences) if sequence.draft_limit and sequence.slot is not None
+        ]
         while going:
             rows = self._compute([(_slot(sequences[index]), texts[index]) for index in going])
             going, before = [], going
             for index, row in zip(before, rows, strict=True):
                 if row is None:
                     continue
-                guesses[index].append(row)
+                drafts[index].append(row)
                 texts[index].append(row)
-                if len(guesses[index]) < sequences[index].guesses and not self._model.vocabulary.ends(row):
+                if len(drafts[index]) < sequences[index].draft_limit and not self._model.vocabulary.ends(row):
                     going.append(index)
-        return guesses
+        return drafts
 
     def close(self) -> None:
-        """Free it."""
+        """Free the memory."""
         self._context.close()
         self._model.close()
 
     def _compute(self, wanted: list[tuple[int, list[int]]]) -> list[int | None]:
-        """Compute each slot's text as far as it is new, `READ` tokens at most; returns the likeliest next tokens.
+        """Compute the new tokens of each slot, at most `PREFILL` of them; returns the most likely next tokens.
 
-        Who lacks least comes first: a long text that is new here (a prefix that was restored, say) is read beside the
-        answers of others, a little in each step, and is answered without guesses meanwhile.
+        Slots with the fewest new tokens come first. A long text that is new here, such as a restored prefix, is
+        prefilled in chunks beside the drafts of others, and has no drafts meanwhile.
         """
-        context, room = self._context, min(self._context.size, max(READ, len(wanted)))
+        context, room = self._context, min(self._context.size, max(PREFILL, len(wanted)))
         context.begin()
         indices: list[int | None] = [None] * len(wanted)
         added: list[tuple[int, list[int]]] = []
@@ -116,7 +117,7 @@ class DraftModel:
         return [None if index is None else int(context.logits(index).argmax()) for index in indices]
 
     def _cut(self, slot: int, tokens: list[int]) -> int:
-        """Make memory a beginning of the text, the last token of which is left to compute; returns its length."""
+        """Cut the cached tokens to the common prefix, leaving the last token to compute; returns its length."""
         length = common_prefix(self._held[slot], tokens, len(tokens) - 1)
         if not self._context.cut(slot, length):
             self._context.forget(slot)
@@ -143,29 +144,31 @@ def find(draft: str, base: Path) -> Path:
 
 
 class DraftEstimate:
-    """Weighs the draft model that options name, all zero where they name none. Close it."""
+    """Memory estimate of the draft model; zero if the options name none. Close it."""
 
     def __init__(self, options: LlamaOptions, base: Path) -> None:
-        self._scales: MemoryEstimate | None = None
+        self._estimate: MemoryEstimate | None = None
         if options.draft is not None:
-            self._scales = MemoryEstimate(str(find(options.draft, base)), simple(options))
+            self._estimate = MemoryEstimate(str(find(options.draft, base)), simple(options))
 
     def weights(self, target: Target) -> Counter[str]:
         """Return the bytes of its weights, by pool."""
-        return Counter(self._scales.weights(target)) if self._scales is not None else Counter()
+        return Counter(self._estimate.weights(target)) if self._estimate is not None else Counter()
 
     def context(self, target: Target, context: int, slots: int) -> Counter[str]:
         """Return the bytes of its cache and buffers, by pool."""
-        return Counter(self._scales.context(target, context, slots).total) if self._scales is not None else Counter()
+        return (
+            Counter(self._estimate.context(target, context, slots).total) if self._estimate is not None else Counter()
+        )
 
     def close(self) -> None:
         """Free what was opened."""
-        if self._scales is not None:
-            self._scales.close()
+        if self._estimate is not None:
+            self._estimate.close()
 
 
 def simple(options: LlamaOptions) -> LlamaOptions:
-    """Return the options without what is the large model's only."""
+    """Return the options without those that only apply to the main model."""
     return msgspec.structs.replace(
         options, speculation="off", draft=None, adapters={}, tensor_split=None, cpu_moe=False, n_cpu_moe=0
     )
@@ -177,9 +180,9 @@ def _slot(sequence: Sequence) -> int:
 
 
 def _compare(one: Vocabulary, other: Vocabulary, name: str) -> None:
-    """Refuse a draft model that counts words in another way."""
+    """Raise `LoadFailed` if the draft model has another vocabulary."""
     alike = one.size == other.size and one.eos == other.eos
-    if not alike or any(one.piece(token) != other.piece(token) for token in range(0, one.size, _PROBES)):
+    if not alike or any(one.piece(token) != other.piece(token) for token in range(0, one.size, _COMPARE_EVERY)):
         raise LoadFailed(
-            f"options.draft: {name} has another vocabulary ({other.size} words) than the model ({one.size} words)"
+            f"options.draft: {name} has another vocabulary ({other.size} tokens) than the model ({one.size} tokens)"
         )

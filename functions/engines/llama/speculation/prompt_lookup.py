@@ -1,6 +1,6 @@
-"""Prompt lookup: what followed the last few tokens when they stood in the text before is likely to follow again.
+"""Prompt lookup: drafts the tokens that followed the last n-gram where it occurred before in the text.
 
-It knows token ids, and nothing of models. Source: prompt lookup decoding (A. Saxena, 2023).
+Source: prompt lookup decoding (A. Saxena, 2023).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class NgramIndex:
         """n-gram -> where its last occurrence, but for the one at the very end, is over."""
         self._seen = 0
 
-    def guess(self, tokens: list[int], count: int) -> list[int]:
-        """Return up to `count` tokens that may come after these; empty when nothing like the end stood before."""
+    def draft(self, tokens: list[int], count: int) -> list[int]:
+        """Return up to `count` tokens that may come after these; empty if the last n-gram did not occur before."""
         self._read(tokens)
         for size in (_LONG, _SHORT):
             end = self._ends.get(tuple(tokens[-size:])) if len(tokens) > size else None
@@ -27,7 +27,7 @@ class NgramIndex:
         return []
 
     def _read(self, tokens: list[int]) -> None:
-        """Take in every n-gram that ends before the last token."""
+        """Index every n-gram that ends before the last token."""
         for end in range(max(self._seen, _SHORT), len(tokens)):
             for size in (_LONG, _SHORT):
                 if end >= size:

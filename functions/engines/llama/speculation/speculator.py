@@ -1,6 +1,6 @@
-"""Speculation: who guesses the next tokens of sequences, and how many it makes sense to guess.
+"""The interface of speculative decoding (`Speculator`), and drafting by prompt lookup.
 
-It knows the guessers by their one verb, and nothing of batches: the decoder has the model check what is guessed.
+The decoder verifies all draft tokens of a step in one batch.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from functions.engines.llama.speculation.prompt_lookup import NgramIndex
 
 
 class Speculator(Protocol):
-    """Guesses for the sequences of a step."""
+    """Drafts tokens for the sequences of a step."""
 
-    def guess(self, sequences: Many[Sequence]) -> list[list[int]]:
-        """Return the tokens that may come next for each, up to what its `guess` allows, none where it has no idea."""
+    def draft(self, sequences: Many[Sequence]) -> list[list[int]]:
+        """Return draft tokens for each sequence, at most its `draft_limit`, possibly none."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Free the resources."""
 
 
 class PromptLookup:
-    """Guesses from each sequence's own text."""
+    """Drafts from each sequence's own tokens."""
 
     def __init__(self) -> None:
         self._texts: dict[Sequence, NgramIndex] = {}
 
-    def guess(self, sequences: Many[Sequence]) -> list[list[int]]:
+    def draft(self, sequences: Many[Sequence]) -> list[list[int]]:
         """See `Speculator`."""
         self._texts = {sequence: self._texts.get(sequence) or NgramIndex() for sequence in sequences}
-        return [self._texts[sequence].guess(sequence.tokens, sequence.guesses) for sequence in sequences]
+        return [self._texts[sequence].draft(sequence.tokens, sequence.draft_limit) for sequence in sequences]
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to free."""

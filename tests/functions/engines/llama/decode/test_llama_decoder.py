@@ -1,4 +1,4 @@
-"""The decode thread against the real model: full caches, failing batches and unloading, without losing anybody else."""
+"""The decode thread against a real model: full caches, failing batches, unloading, and isolation of requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_full_cache_delays_but_changes_nothing(model: Model, open_decode
     assert crowded.counts() == (0, 0)
 
 
-async def test_a_request_that_fits_nowhere_fails_alone(model: Model, open_decoder: Any) -> None:
+async def test_a_request_larger_than_the_cache_fails_alone(model: Model, open_decoder: Any) -> None:
     decoder = open_decoder(slots=2, length=1024, cells=256)
     with pytest.raises(ColdframeError, match="no room"):
         await read(decoder.generate([want(model, "word " * 300)]))
@@ -59,7 +59,7 @@ async def test_a_request_that_fits_nowhere_fails_alone(model: Model, open_decode
     assert "Paris" in text
 
 
-async def test_only_the_guilty_request_of_a_failing_batch_fails(
+async def test_only_the_offending_request_of_a_failed_batch_fails(
     model: Model, open_decoder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # llama.cpp cannot be made to fail on request: a poisoned token stands for the batch it cannot compute.
@@ -81,7 +81,7 @@ async def test_only_the_guilty_request_of_a_failing_batch_fails(
     assert decoder.counts() == (0, 0)
 
 
-async def test_a_bug_in_a_step_reaches_everybody_and_the_thread_goes_on(
+async def test_an_exception_in_a_step_fails_all_requests_and_the_thread_continues(
     model: Model, open_decoder: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     decoder = open_decoder()
@@ -92,7 +92,7 @@ async def test_a_bug_in_a_step_reaches_everybody_and_the_thread_goes_on(
     assert "Paris" in (await read(decoder.generate([want(model, "What is the capital of France?")])))[0]
 
 
-async def test_unloading_ends_what_is_in_progress(model: Model, open_decoder: Any) -> None:
+async def test_unloading_fails_requests_in_progress(model: Model, open_decoder: Any) -> None:
     decoder: Decoder = open_decoder(slots=1)
     reads = [asyncio.create_task(read(decoder.generate([want(model, "hi", 400, endless=True)]))) for _ in range(3)]
     while decoder.counts()[0] == 0:
@@ -113,7 +113,7 @@ async def test_one_prompt_for_several_answers_is_computed_once(model: Model, ope
 
 
 @pytest.mark.slow
-async def test_a_long_batch_is_broken_off_at_once(model: Model, open_decoder: Any) -> None:
+async def test_a_long_batch_is_aborted_at_once(model: Model, open_decoder: Any) -> None:
     decoder = open_decoder(slots=1, length=2048, batch=1024)
     long = want(model, "sing a song of sixpence " * 100, 3)
     clock = asyncio.get_running_loop().time
@@ -144,7 +144,7 @@ def decoder_prompt(model: Model) -> list[int]:
     return model.vocabulary.tokenize("Once upon a time", special=False)
 
 
-async def test_the_loop_that_asked_is_gone(model: Model, open_decoder: Any) -> None:
+async def test_a_closed_event_loop(model: Model, open_decoder: Any) -> None:
     decoder: Decoder = open_decoder(slots=1)
 
     def in_another_loop() -> None:

@@ -1,4 +1,4 @@
-"""`deterministic: true`: the same seed gives the same text, and the same probabilities to the last bit, in company."""
+"""`deterministic: true`: the same seed gives the same text and bit-identical logits beside other requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -28,7 +28,7 @@ def open_(model: Model) -> Iterator[Callable[[], Decoder]]:
 
     def open_one() -> Decoder:
         context = Context.open(model, OPTIONS, Target(), context=512, slots=4, threads=2)
-        opened.append((context, assemble(model, context, OPTIONS, length=512, slots=4)))
+        opened.append((context, build_decoder(model, context, OPTIONS, length=512, slots=4)))
         return opened[-1][1]
 
     yield open_one
@@ -48,7 +48,7 @@ async def read(decoder: Decoder, one: GenerationRequest) -> str:
         return "".join([item.text async for item in news if isinstance(item, TextDelta)])
 
 
-async def test_the_same_text_alone_and_in_company(model: Model, open_: Callable[[], Decoder]) -> None:
+async def test_the_same_text_alone_and_beside_others(model: Model, open_: Callable[[], Decoder]) -> None:
     # At this temperature, and with every word allowed, a change of the last bit soon changes the text.
     asked = [want(model, f"Write about {what}. " * (1 + 12 * (seed % 2)), seed) for seed, what in
              enumerate(("the sea", "bread", "bees"))]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Token bytes become text: characters stay whole, stop strings never show, whatever the pieces."""
+"""The detokenizer: characters stay whole and stop strings never show, however tokens split them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(stops: list[str], text: str) -> tuple[str, bool]:
         (["é"], ["caf", "é!"], ["caf", ""]),
     ],
 )
-def test_stops_across_pieces(stops: list[str], pieces: list[str], shown: list[str]) -> None:
+def test_stop_strings_across_tokens(stops: list[str], pieces: list[str], shown: list[str]) -> None:
     scanner = StopScanner(stops)
     assert [scanner.feed(piece) for piece in pieces] == shown
 
@@ -53,7 +53,7 @@ LETTERS = st.text(alphabet="ab<é🙂", max_size=24)
 
 
 @given(LETTERS, st.lists(st.text(alphabet="ab<é🙂", min_size=1, max_size=4), max_size=4), st.data())
-def test_any_split_shows_the_same(text: str, stops: list[str], data: st.DataObject) -> None:
+def test_any_split_gives_the_same_text(text: str, stops: list[str], data: st.DataObject) -> None:
     raw = text.encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
     flow, shown = Detokenizer(stops), []
@@ -65,13 +65,13 @@ def test_any_split_shows_the_same(text: str, stops: list[str], data: st.DataObje
 
 
 @given(st.binary(max_size=40), st.data())
-def test_bytes_that_are_no_text_show_as_python_decodes_them(raw: bytes, data: st.DataObject) -> None:
+def test_invalid_utf8_is_decoded_as_python_does(raw: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(raw)))
     flow = Detokenizer()
     assert flow.feed(raw[:cut]) + flow.feed(raw[cut:]) + flow.flush() == raw.decode("utf-8", "replace")
 
 
-def test_half_a_character_at_the_end_shows_as_a_replacement() -> None:
+def test_an_incomplete_character_at_the_end_is_replaced() -> None:
     flow = Detokenizer()
     assert flow.feed("é".encode()[:1]) == ""
     assert flow.flush() == "�"

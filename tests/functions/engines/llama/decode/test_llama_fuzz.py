@@ -33,8 +33,8 @@ from host.errors import ColdframeError
 
 def attempt(path):
     options, target = LlamaOptions(batch=32, ubatch=32), Target()
-    scales = MemoryEstimate(path, options)
-    scales.model(), scales.blocks(), scales.context(target, 64, 1)
+    estimate = MemoryEstimate(path, options)
+    estimate.model(), estimate.layers(), estimate.context(target, 64, 1)
     model = Model.open(path, options, target)
     for name in ("general.architecture", "general.name"):
         model.metadata(name)
@@ -120,7 +120,7 @@ def test_llama_cpp_in_forks(whole: bytes, tmp_path: Path, monkeypatch: pytest.Mo
     assert died <= EACH // 4, outcomes
 
 
-def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
+def test_the_header_reader_only_raises_its_own_errors(whole: bytes, tmp_path: Path) -> None:
     dice, path, refused = random.Random(9), tmp_path / "m.gguf", 0
     began = time.process_time()
     for _ in range(2000):
@@ -137,8 +137,8 @@ def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"GGUF", "ends within its head"),
-        (b"PK\x03\x04" + bytes(60), "no GGUF file"),
+        (b"GGUF", "ends within its header"),
+        (b"PK\x03\x04" + bytes(60), "not a GGUF file"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), "version is 1"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 0), "counts more"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63), "ends within"),
@@ -151,13 +151,13 @@ def test_our_own_reader_only_refuses(whole: bytes, tmp_path: Path) -> None:
         (b"GGUF" + struct.pack("<IQQQ", 3, 1, 0, 1) + b"t" + struct.pack("<IQIQ", 1, 1, 999, 0), "unknown type 999"),
     ],
 )
-def test_what_is_wrong_with_a_head(tmp_path: Path, content: bytes, words: str) -> None:
+def test_errors_in_a_header(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(gguf.GgufError, match=words):
         gguf.read(tmp_path / "m.gguf")
 
 
-def test_a_head_tells_the_bytes_of_tensors(tmp_path: Path, smollm2: Path) -> None:
+def test_a_header_has_the_bytes_of_tensors(tmp_path: Path, smollm2: Path) -> None:
     metadata, tensors = llamas.llama()
     found = gguf.read(llamas.write(tmp_path / "m.gguf", metadata, tensors))
     assert found.tensors == {name: tensor.nbytes for name, tensor in tensors.items()}

@@ -20,7 +20,7 @@ from ggufs.memories import recurrent, windowed
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -47,10 +47,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def make(model: Model) -> Iterator[Make]:
     made: list[tuple[Context, Decoder]] = []
 
-    def make_(cells: int = LENGTH * SLOTS, slots: int = SLOTS, attic: int = 0, **more: Any) -> Decoder:
+    def make_(cells: int = LENGTH * SLOTS, slots: int = SLOTS, host_cache: int = 0, **more: Any) -> Decoder:
         options = LlamaOptions(**(PLAIN | {"batch": 32, "ubatch": 32} | more))
         context = Context.open(model, options, Target(), context=cells // slots, slots=slots, threads=1)
-        decoder = assemble(model, context, options, length=LENGTH, slots=slots, attic=attic)
+        decoder = build_decoder(model, context, options, length=LENGTH, slots=slots, host_cache=host_cache)
         made.append((context, decoder))
         return decoder
 
@@ -125,16 +125,16 @@ async def test_a_random_schedule(model: Model, make: Make, seed: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(2, 8))
 @pytest.mark.parametrize("options", [{"chunk": 5}, {"prefix_tokens": 40}, {"prefix_reuse": False}, {"batch": 6}])
-async def test_whatever_the_options(model: Model, make: Make, seed: int, options: dict[str, Any]) -> None:
+async def test_any_options(model: Model, make: Make, seed: int, options: dict[str, Any]) -> None:
     asked = wants(model, 50 + seed, 10)
     agree(await crowd(make(**options), asked, seed), await alone(make, asked))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(3, 16))
-async def test_prefixes_come_back_from_the_attic(model: Model, make: Make, seed: int) -> None:
+async def test_prefixes_are_restored_from_the_host_cache(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, 100 + seed, 16)
-    decoder = make(attic=1 << 20)
+    decoder = make(host_cache=1 << 20)
     expected = await alone(make, asked)
     for start in range(0, len(asked), 4):  # waves, between which everything is idle
         agree(await crowd(decoder, asked[start : start + 4], seed), expected[start : start + 4])
@@ -159,7 +159,7 @@ async def test_one_at_a_time(model: Model, make: Make, seed: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(3, 16))
-async def test_guessing_ahead_changes_nothing(model: Model, make: Make, seed: int) -> None:
+async def test_speculation_changes_nothing(model: Model, make: Make, seed: int) -> None:
     if model.recurrent or model.window:
         pytest.skip("refused at load: such memories cannot be cut")
     asked = wants(model, 400 + seed, 10)
@@ -167,7 +167,7 @@ async def test_guessing_ahead_changes_nothing(model: Model, make: Make, seed: in
     agree(await crowd(make(**context_options), asked, seed), await alone(make, asked))
 
 
-async def test_a_request_with_many_answers_lets_others_pass(model: Model, make: Make) -> None:
+async def test_a_request_with_many_answers_does_not_block_others(model: Model, make: Make) -> None:
     decoder = make(slots=2, cells=2 * LENGTH)
     many, one = wants(model, 1, 2)
     order: list[str] = []

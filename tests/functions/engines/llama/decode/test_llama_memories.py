@@ -61,7 +61,7 @@ async def generate(decoder: Decoder, prompt: list[int], count: int = 1, limit: i
     return texts, last
 
 
-def test_these_are_the_hard_cases(model: Model) -> None:
+def test_models_have_a_window_or_a_state(model: Model) -> None:
     assert (model.window == 16) != model.recurrent
 
 
@@ -73,7 +73,7 @@ async def test_prompts_that_share_a_beginning(model: Model, open_: Open) -> None
         assert (await generate(warm, prompt))[0] == (await generate(cold, prompt))[0]
 
 
-async def test_going_on_where_a_prompt_ended_uses_all_of_it(model: Model, open_: Open) -> None:
+async def test_continuing_a_prompt_reuses_all_of_it(model: Model, open_: Open) -> None:
     warm, cold = open_(True), open_(False)
     tokens = model.vocabulary.tokenize("A conversation that goes on and on and on and on. ", special=False)
     await generate(warm, tokens, limit=1)
@@ -85,7 +85,7 @@ async def test_going_on_where_a_prompt_ended_uses_all_of_it(model: Model, open_:
         assert end.cached_tokens == before
 
 
-async def test_going_back_computes_everything(model: Model, open_: Open) -> None:
+async def test_a_shortened_prompt_is_recomputed(model: Model, open_: Open) -> None:
     warm, cold = open_(True), open_(False)
     tokens = model.vocabulary.tokenize("A long story that is told from its very beginning to its end. ", special=False)
     # Far more than the cells of a window, which llama.cpp rounds up: the beginning has been overwritten.

@@ -1,4 +1,4 @@
-"""Numbers that are none: the request that meets them fails, and nobody who is computed beside or after it."""
+"""NaN and infinite logits fail the request that has them, and none computed beside or after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ggufs import llamas
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
@@ -45,7 +45,7 @@ def open_(poisoned: Model) -> Iterator[Open]:
     def open_one(flash: str = "auto", slots: int = 3) -> Decoder:
         options = LlamaOptions(batch=32, ubatch=32, flash_attention=flash)  # type: ignore[arg-type]
         context = Context.open(poisoned, options, Target(), context=256, slots=slots, threads=1)
-        made.append((context, assemble(poisoned, context, options, length=256, slots=slots)))
+        made.append((context, build_decoder(poisoned, context, options, length=256, slots=slots)))
         return made[-1][1]
 
     yield open_one
@@ -61,7 +61,7 @@ async def text(decoder: Decoder, prompt: list[int], limit: int = 12, sampling: S
 
 @pytest.mark.parametrize("flash", ["on", "off"])
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(seed=5), Sampling(seed=5, top_k=0, top_p=1, min_p=0)])
-async def test_only_the_request_that_meets_them_fails(open_: Open, flash: str, sampling: Sampling) -> None:
+async def test_only_the_request_with_nonfinite_logits_fails(open_: Open, flash: str, sampling: Sampling) -> None:
     prompts = [[10, 20, 30, 40, number] for number in range(4)]
     alone = [await text(open_(flash, 1), prompt, sampling=sampling) for prompt in prompts]
     decoder = open_(flash)

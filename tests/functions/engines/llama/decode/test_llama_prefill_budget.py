@@ -1,4 +1,4 @@
-"""What goes into a step: nobody starves, short prompts are quick, long ones hold up answers for one chunk only."""
+"""Prefill budget: no starvation, short prompts first, long ones stall generation for one chunk only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def paced(seconds: float, batch: int = BATCH, chunk: int | None = None) -> Prefi
 
 
 @given(st.lists(st.integers(2, 5000), max_size=20), st.integers(0, BATCH), st.booleans(), st.floats(1e-5, 1))
-def test_shares_fit_and_the_oldest_goes_on(pending: list[int], room: int, beside: bool, cost: float) -> None:
+def test_shares_fit_and_the_oldest_prompt_progresses(pending: list[int], room: int, beside: bool, cost: float) -> None:
     pace = paced(cost)
     shares = share(pending, room, pace, beside=beside)
     assert len(shares) == len(pending)
@@ -31,14 +31,14 @@ def test_shares_fit_and_the_oldest_goes_on(pending: list[int], room: int, beside
 
 
 @given(st.lists(st.integers(2, 5000), min_size=1, max_size=20), st.floats(1e-5, 1))
-def test_long_prompts_hold_up_answers_for_one_chunk(pending: list[int], cost: float) -> None:
+def test_long_prompts_stall_generation_for_one_chunk(pending: list[int], cost: float) -> None:
     pace = paced(cost)
     shares = share(pending, BATCH, pace, beside=True)
     long = [given for given, wanted in zip(shares, pending, strict=True) if wanted > pace.steady]
     assert sum(long) <= pace.steady
 
 
-def test_without_answers_in_progress_a_long_prompt_takes_all_there_is() -> None:
+def test_a_long_prompt_alone_takes_the_whole_batch() -> None:
     pace = paced(1 / 1000)
     assert share([5000], BATCH, pace, beside=False) == [pace.burst]
     assert share([5000], BATCH, pace, beside=True) == [pace.steady]
@@ -56,13 +56,13 @@ def test_equal_prompts_are_computed_one_after_the_other() -> None:
     assert shares[0] == 60 and shares[2] == 0, "the first answer begins while the last prompt still waits"
 
 
-def test_a_short_prompt_overtakes_a_long_one_that_goes_on() -> None:
+def test_a_short_prompt_overtakes_a_long_one() -> None:
     pace = paced(1 / 1000)
     old, young = share([5000, 20], BATCH, pace, beside=True)
     assert young == 20 and old > 0
 
 
-def test_the_oldest_is_through_in_the_end_however_many_come_after_it() -> None:
+def test_the_oldest_prompt_is_never_starved() -> None:
     pace = paced(1 / 1000)
     left, steps = 1000, 0
     while left:
@@ -72,21 +72,21 @@ def test_the_oldest_is_through_in_the_end_however_many_come_after_it() -> None:
 
 
 @pytest.mark.parametrize("cost", [1e-5, 1e-3, 1e-2, 0.2])
-def test_the_pace_follows_what_steps_take(cost: float) -> None:
+def test_the_budget_follows_measured_times(cost: float) -> None:
     pace = paced(cost)
     assert pace.steady <= pace.burst <= BATCH
     for tokens, seconds in ((pace.steady, STEADY), (pace.burst, BURST)):
         assert tokens in (16, BATCH) or 0.6 * seconds <= tokens * cost <= seconds * 1.001
 
 
-def test_small_steps_teach_nothing() -> None:
+def test_small_steps_are_not_measured() -> None:
     pace = PrefillBudget(BATCH)
     before = pace.steady
     pace.learn(8, 10.0)
     assert pace.steady == before
 
 
-def test_a_chunk_can_be_told() -> None:
+def test_a_fixed_chunk() -> None:
     assert paced(1e-5, chunk=100).steady == 100
     assert paced(1.0, chunk=100).steady == 100
     assert paced(1.0, batch=64, chunk=100).steady == 64

@@ -1,4 +1,4 @@
-"""Sampling chooses what llama.cpp's own chain over the whole vocabulary chooses, with less work."""
+"""Sampling selects what llama.cpp's chain over the whole vocabulary selects, at less cost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_same_seed_draws_what_llama_cpp_draws(top_k: int, spread: float) -> 
     mine.close()
 
 
-def test_candidates_hold_the_likeliest() -> None:
+def test_candidates_contain_the_most_likely_tokens() -> None:
     candidates = Candidates(SIZE, 50)
     for row in [*rows(5, 0.001), *rows(5, 100.0), *rows(5, 1.0)]:
         array = candidates.gather(row, int(row.argmax()))
@@ -67,13 +67,13 @@ def test_candidates_hold_the_likeliest() -> None:
         assert set(np.argsort(row)[-50:].tolist()) <= found
 
 
-def test_few_candidates_are_left_when_they_are_enough() -> None:
+def test_few_candidates_are_selected_if_they_suffice() -> None:
     candidates = Candidates(SIZE, 40)
     sizes = [candidates.gather(row, int(row.argmax())).size for row in rows(60, 4.0)]
     assert max(sizes[40:]) < SIZE / 3
 
 
-def test_ruled_out_tokens_are_no_candidates() -> None:
+def test_excluded_tokens_are_no_candidates() -> None:
     row = np.full(SIZE, -np.inf, np.float32)
     row[:3] = 1.0
     array = Candidates(SIZE, 40).gather(row, 0)
@@ -114,14 +114,14 @@ def test_greedy_takes_the_likeliest_and_biases_count() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_logits_that_are_no_numbers(temperature: float, value: float) -> None:
+def test_nonfinite_logits(temperature: float, value: float) -> None:
     (row,) = rows(1)
     row[77] = value
     with pytest.raises(NonFiniteLogits):
         Sampler(SIZE, Sampling(temperature=temperature), [1], context=64).sample(row)
 
 
-def test_every_token_ruled_out() -> None:
+def test_every_token_excluded() -> None:
     (row,) = rows(1)
     sampling = Sampling(temperature=0, banned=tuple(range(SIZE)))
     with pytest.raises(InvalidRequest, match="every token"):

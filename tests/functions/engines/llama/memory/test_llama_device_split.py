@@ -1,4 +1,4 @@
-"""Layers on accelerators: which devices, how many layers, which shares. On tables of devices; no GPU is needed."""
+"""Layers on accelerators: devices, number of layers, shares. Uses made-up devices; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.memory.device_split import layouts
-from functions.engines.llama.memory.devices import Device, Target, candidates, retold, told
-from functions.engines.llama.memory.estimate import Blocks, laid_out, sorted_out
-from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit, inside, largest
-from functions.engines.llama.memory.plan import rooms
+from functions.engines.llama.memory.devices import Device, Target, candidates, from_detail, to_detail
+from functions.engines.llama.memory.estimate import LayerWeights, layer_weights, weights_by_pool
+from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit, fits_into, largest
+from functions.engines.llama.memory.plan import available
 from functions.engines.llama.model import model as modelling
 from functions.engines.llama.options import LlamaOptions
 from host.errors import LoadFailed, OutOfMemory
@@ -25,7 +25,7 @@ GIB = 1 << 30
 LAYERS = 32
 LAYER, HEAD, INPUT = 200 << 20, 400 << 20, 300 << 20
 PER_TOKEN = 128 << 10
-BLOCKS = Blocks(layers=(LAYER,) * LAYERS, experts=(LAYER // 2,) * LAYERS, output=HEAD, rest=INPUT)
+BLOCKS = LayerWeights(layers=(LAYER,) * LAYERS, experts=(LAYER // 2,) * LAYERS, output=HEAD, rest=INPUT)
 
 
 def gpu(number: int, free: int = 24, total: int = 24, kind: str = "CUDA", integrated: bool = False) -> Device:
@@ -35,10 +35,10 @@ def gpu(number: int, free: int = 24, total: int = 24, kind: str = "CUDA", integr
 
 
 def weights(target: Target, experts: int = 0) -> dict[str, int]:
-    return laid_out(BLOCKS, target, experts) if target.devices else {"ram": LAYERS * LAYER + HEAD + INPUT}
+    return weights_by_pool(BLOCKS, target, experts) if target.devices else {"ram": LAYERS * LAYER + HEAD + INPUT}
 
 
-def weigh(target: Target, context: int, slots: int) -> dict[str, int]:
+def needed(target: Target, context: int, slots: int) -> dict[str, int]:
     """Every layer takes its part of the cache along, and every device used has its buffers."""
     taken = Counter(weights(target))
     for pool in target.pools(LAYERS)[:LAYERS]:
@@ -56,16 +56,16 @@ def choose(
     room = {"ram": ram * GIB} | {one.pool: one.free for one in there}
     layers = None if said.gpu_layers == "auto" else said.gpu_layers
     wish = FitRequest(trained=8192, model_layers=LAYERS, layers=layers, **asked)
-    return MemoryFit(wish, weigh, weights, room).choose(layouts(said, there, room, found))
+    return MemoryFit(wish, needed, weights, room).choose(layouts(said, there, room, found))
 
 
-def test_one_device_takes_it_all_if_it_can() -> None:
+def test_one_device_is_used_if_the_model_fits() -> None:
     choice = choose(gpu(0, 20), gpu(1, 22), context=4096, slots=2)
     assert [device.pool for device in choice.target.devices] == ["cuda:1"], "the one with the most free memory"
     assert choice.target.offloaded(LAYERS) == LAYERS + 1 and choice.target.split == "none"
 
 
-def test_else_it_is_split_over_as_few_as_hold_it() -> None:
+def test_a_larger_model_is_split_over_as_few_devices_as_possible() -> None:
     choice = choose(gpu(0, 5), gpu(1, 2), gpu(2, 4), context=4096, slots=2)
     assert [device.pool for device in choice.target.devices] == ["cuda:0", "cuda:2"], "in llama.cpp's order"
     assert (choice.target.split, choice.target.shares) == ("layer", (5.0, 4.0))
@@ -77,10 +77,10 @@ def test_as_many_layers_as_fit(free: int) -> None:
     choice = choose(gpu(0, free), context=4096, slots=2)
     layers = choice.target.offloaded(LAYERS)
     limits = {"cuda:0": free * GIB}
-    assert inside(weigh(choice.target, 4096, 2), limits)
+    assert fits_into(needed(choice.target, 4096, 2), limits)
     if layers <= LAYERS:
         more = msgspec.structs.replace(choice.target, devices=(gpu(0, free),), layers=layers + 1)
-        assert not inside(weigh(more, 4096, 2), limits), "one layer more would not fit"
+        assert not fits_into(needed(more, 4096, 2), limits), "one layer more would not fit"
     assert (choice.context, choice.slots) == (4096, 2), "what the manifest says is not given up for layers"
 
 
@@ -96,9 +96,9 @@ def test_layers_that_are_asked_for_are_not_changed() -> None:
     assert choose(gpu(0), options={"gpu_layers": 500}).target.offloaded(LAYERS) == LAYERS + 1
 
 
-def test_open_contexts_leave_half_of_what_is_left() -> None:
+def test_an_automatic_context_takes_half_of_the_remaining_memory() -> None:
     choice = choose(gpu(0, 12))
-    taken, whole = weigh(choice.target, choice.context, choice.slots)["cuda:0"], weights(choice.target)["cuda:0"]
+    taken, whole = needed(choice.target, choice.context, choice.slots)["cuda:0"], weights(choice.target)["cuda:0"]
     assert taken <= whole + (12 * GIB - whole) // 2
     assert (choice.context, choice.slots) == (4864, 4)
 
@@ -188,7 +188,7 @@ def test_quantised_values_are_fine_with_flash_attention() -> None:
     msgspec.convert({"cache_type_k": "q8_0", "flash_attention": "off"}, LlamaOptions)
 
 
-def test_less_after_memory_ran_out() -> None:
+def test_a_second_attempt_is_smaller() -> None:
     assert choose(gpu(0), context=4096, attempt=1).slots == 2
     less = choose(gpu(0), context=4096, slots=1, attempt=1)
     assert less.target.offloaded(LAYERS) == 24, "nothing else is open: fewer layers"
@@ -206,7 +206,7 @@ def test_less_after_memory_ran_out() -> None:
         (5, 4, {"cuda:0": 12 * GIB}, 9),  # somebody else on this machine has the rest
     ],
 )
-def test_what_a_device_may_give(free: int, held: int, memory: dict[str, int], room: float) -> None:
+def test_available_memory_of_a_device(free: int, held: int, memory: dict[str, int], room: float) -> None:
     load = Load(
         manifest=Manifest(task="chat", model="x"),
         path="x",
@@ -214,7 +214,7 @@ def test_what_a_device_may_give(free: int, held: int, memory: dict[str, int], ro
         memory={"ram": 7} | memory,
         held={"cuda:0": held * GIB},
     )
-    assert rooms(load, (gpu(0, free),)) == {"ram": 7, "cuda:0": int(room * GIB)}
+    assert available(load, (gpu(0, free),)) == {"ram": 7, "cuda:0": int(room * GIB)}
 
 
 def test_experts_stay_with_the_cpu() -> None:
@@ -229,11 +229,13 @@ def test_rows_are_spread_by_share() -> None:
     assert taken["cuda:1"] == 3 * taken["cuda:0"] and taken["ram"] == INPUT
 
 
-def test_tensors_are_sorted_out() -> None:
+def test_weights_by_layer() -> None:
     names = {"token_embd.weight": 7, "blk.0.attn_q.weight": 1, "blk.1.ffn_up_exps.weight": 5, "blk.1.ffn_up.weight": 2}
-    blocks = sorted_out(names | {"output_norm.weight": 1}, 2)
-    assert blocks == Blocks(layers=(1, 7), experts=(0, 5), output=8, rest=7), "an output that is the embedding again"
-    assert sorted_out(names | {"output.weight": 3}, 2).output == 3
+    blocks = layer_weights(names | {"output_norm.weight": 1}, 2)
+    assert blocks == LayerWeights(layers=(1, 7), experts=(0, 5), output=8, rest=7), (
+        "an output that is the embedding again"
+    )
+    assert layer_weights(names | {"output.weight": 3}, 2).output == 3
 
 
 def test_patterns_of_experts() -> None:
@@ -257,16 +259,16 @@ def test_patterns_of_experts() -> None:
         Target(devices=(gpu(0), gpu(1)), layers=40, split="row", shares=(1.0, 1.0)),
     ],
 )
-def test_a_plan_tells_its_layout(target: Target) -> None:
+def test_a_plan_contains_its_layout(target: Target) -> None:
     seen = (gpu(0), gpu(1), gpu(2))
-    again = retold(msgspec.json.decode(msgspec.json.encode(told(target, LAYERS))), seen)
+    again = from_detail(msgspec.json.decode(msgspec.json.encode(to_detail(target, LAYERS))), seen)
     assert (again.devices, again.split, again.shares) == (target.devices, target.split, target.shares)
     assert again.pools(LAYERS) == target.pools(LAYERS)
 
 
-def test_a_device_that_went_away() -> None:
+def test_a_planned_device_that_is_gone() -> None:
     with pytest.raises(LoadFailed, match="cuda:2 was there"):
-        retold(told(Target(devices=(gpu(2),)), LAYERS), (gpu(0),))
+        from_detail(to_detail(Target(devices=(gpu(2),)), LAYERS), (gpu(0),))
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(-5, 120))

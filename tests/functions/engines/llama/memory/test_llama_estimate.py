@@ -1,4 +1,4 @@
-"""What is planned is what is taken: plans beside the memory of a process that really loads, and llama.cpp's own log."""
+"""Memory estimates compared with the memory of a process that loads, and with llama.cpp's log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ggufs import llamas
 
 from functions.engines.llama.memory import plan as planning
 from functions.engines.llama.memory.devices import Target
-from functions.engines.llama.memory.estimate import MOST, MemoryEstimate
+from functions.engines.llama.memory.estimate import MAX_MEASURED_TOKENS, MemoryEstimate
 from functions.engines.llama.memory.plan import make
 from functions.engines.llama.model import log
 from functions.engines.llama.model.context import Context
@@ -102,9 +102,9 @@ def mamba() -> tuple[dict[str, Any], dict[str, Any]]:
 def test_every_kind_of_memory(tmp_path: Path, kind: Any, options: dict[str, Any], context: int, slots: int) -> None:
     path = llamas.write(tmp_path / "m.gguf", *kind())
     settings = msgspec.convert(options, LlamaOptions)
-    scales = MemoryEstimate(str(path), settings)
-    size = scales.context(Target(), context, slots)
-    scales.close()
+    estimate = MemoryEstimate(str(path), settings)
+    size = estimate.context(Target(), context, slots)
+    estimate.close()
     model = Model.open(str(path), settings, Target())
     with log.listen() as heard:
         Context.open(model, settings, Target(), context=context, slots=slots).close()
@@ -128,7 +128,7 @@ def test_windows_and_states_are_small(tmp_path: Path) -> None:
     assert taken(mamba) < 64 << 10, "a state does not grow with the context"
 
 
-def test_a_cache_too_large_to_be_weighed_is_reckoned(smollm2: Path) -> None:
+def test_a_kv_cache_too_large_to_measure_is_extrapolated(smollm2: Path) -> None:
     before = peak()
     plan = make(load(smollm2, {}, context=100_000_000, slots=4))
     expected = 400_000_000 * (30 * 3 * 64 * 2 * 2 + 48)
@@ -136,11 +136,14 @@ def test_a_cache_too_large_to_be_weighed_is_reckoned(smollm2: Path) -> None:
     assert peak() - before < 400 * MIB
 
 
-def test_what_is_reckoned_is_what_would_be_weighed(smollm2: Path) -> None:
-    scales = MemoryEstimate(str(smollm2), LlamaOptions())
-    small, large = scales.context(Target(), MOST // 8, 2), scales.context(Target(), MOST // 4, 8)
+def test_extrapolated_sizes_equal_measured_ones(smollm2: Path) -> None:
+    estimate = MemoryEstimate(str(smollm2), LlamaOptions())
+    small, large = (
+        estimate.context(Target(), MAX_MEASURED_TOKENS // 8, 2),
+        estimate.context(Target(), MAX_MEASURED_TOKENS // 4, 8),
+    )
     assert large.cache["ram"] == pytest.approx(small.cache["ram"] * 8, rel=0.001)
-    scales.close()
+    estimate.close()
 
 
 def test_more_tokens_than_can_be_counted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Plans tell the bytes before any weight is read, keep within budgets, and are remembered by file."""
+"""Plans report the bytes before any weight is read, keep within budgets, and are cached by file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(path: Path, ram: int | None = 8 << 30, attempt: int = 0, options: Any =
     )
 
 
-def test_what_the_manifest_says_is_planned(smollm2: Path) -> None:
+def test_manifest_values_are_planned(smollm2: Path) -> None:
     plan = make(load(smollm2, context=1024, slots=3))
     assert (plan.context, plan.slots, plan.device, plan.notes) == (1024, 3, "cpu", ())
     # 30 layers, 3 heads of 64, keys and values, two bytes each.
@@ -54,14 +54,14 @@ def test_what_the_manifest_says_is_planned(smollm2: Path) -> None:
     assert plan.bytes["ram"] > plan.detail["weights"] + plan.detail["cache"]
 
 
-def test_open_means_as_trained_and_four_slots(smollm2: Path) -> None:
+def test_auto_means_trained_context_and_four_slots(smollm2: Path) -> None:
     plan = make(load(smollm2))
     assert (plan.context, plan.slots) == (8192, 4)
     assert any("4 slots" in note for note in plan.notes) and any("trained for" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("ram", [400, 600, 900, 1400, 2200])
-def test_open_sizes_keep_within_the_budget(smollm2: Path, ram: int) -> None:
+def test_automatic_sizes_keep_within_the_budget(smollm2: Path, ram: int) -> None:
     plan = make(load(smollm2, ram=ram * MIB))
     assert plan.context is not None
     assert plan.context % 256 == 0 and 512 <= plan.context <= 8192
@@ -78,7 +78,7 @@ def test_slots_are_given_up_before_the_context(smollm2: Path) -> None:
     assert make(load(smollm2, ram=500 * MIB, context=8192)).slots == 1
 
 
-def test_what_cannot_fit_is_told_with_its_size(smollm2: Path) -> None:
+def test_a_plan_that_cannot_fit_reports_its_size(smollm2: Path) -> None:
     plan = make(load(smollm2, ram=100 * MIB, context=8192, slots=4))
     assert (plan.context, plan.slots) == (8192, 4) and plan.bytes["ram"] > 800 * MIB, "the host refuses it, with this"
 
@@ -116,7 +116,7 @@ def test_options_change_the_size(smollm2: Path, options: dict[str, str], times: 
     assert int(other.detail["cache"]) / int(plain.detail["cache"]) == pytest.approx(times, abs=0.02)
 
 
-def test_what_was_weighed_for_other_options_is_not_taken(smollm2: Path) -> None:
+def test_estimates_for_other_options_are_not_used(smollm2: Path) -> None:
     asked = [{}, {"speculation": "prompt_lookup", "draft_tokens": 64}, {"deterministic": True}, {"ubatch": 128}]
     weighed = [make(load(smollm2, context=1024, slots=4, options=options)) for options in asked]
     assert len({(plan.detail["cache"], plan.detail["compute"]) for plan in weighed}) >= 3
@@ -125,7 +125,7 @@ def test_what_was_weighed_for_other_options_is_not_taken(smollm2: Path) -> None:
         assert make(load(smollm2, context=1024, slots=4, options=options)) == plan
 
 
-def test_planning_does_not_take_the_bytes(smollm2: Path) -> None:
+def test_planning_does_not_allocate_the_weights(smollm2: Path) -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
@@ -136,7 +136,7 @@ def test_planning_does_not_take_the_bytes(smollm2: Path) -> None:
     assert resident() - before < 60 * MIB, "the plan says 1.5 GB"
 
 
-def test_a_plan_is_what_is_taken(smollm2: Path) -> None:
+def test_a_plan_equals_the_memory_used(smollm2: Path) -> None:
     plan = make(load(smollm2, context=2048, slots=2))
     gc.collect()
     before = int(Path("/proc/self/statm").read_text().split()[1])
@@ -161,7 +161,7 @@ def test_a_known_model_is_not_opened_again(smollm2: Path, monkeypatch: pytest.Mo
             make(load(smollm2, ram=600 * MIB, options={"ubatch": 64}))
 
 
-def test_a_changed_file_is_weighed_anew(smollm2: Path, tmp_path: Path, cache: Path) -> None:
+def test_a_changed_file_is_estimated_again(smollm2: Path, tmp_path: Path, cache: Path) -> None:
     model = tmp_path / "m.gguf"
     shutil.copyfile(smollm2, model)
     make(load(model, context=256, slots=1))
@@ -175,7 +175,7 @@ def test_a_changed_file_is_weighed_anew(smollm2: Path, tmp_path: Path, cache: Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"signature": 5}'])
-def test_a_spoiled_memory_is_forgotten(smollm2: Path, cache: Path, content: bytes) -> None:
+def test_a_corrupt_estimate_cache_is_ignored(smollm2: Path, cache: Path, content: bytes) -> None:
     expected = make(load(smollm2, context=512, slots=1))
     [page] = (cache / "coldframe" / "llama").iterdir()
     page.write_bytes(content)
@@ -203,14 +203,14 @@ LOG = [
 ]
 
 
-def test_the_log_is_added_up() -> None:
+def test_buffer_sizes_are_read_from_the_log() -> None:
     size = read_sizes(LOG)
     assert size.cache == {"ram": 205 * MIB}
     assert size.compute == {"cuda:0": int(98.25 * MIB), "ram": int(4.75 * MIB)}
     assert size.total == {"cuda:0": int(98.25 * MIB), "ram": int(209.75 * MIB)}
 
 
-def test_caches_lie_where_their_layers_do() -> None:
+def test_kv_cache_is_on_the_devices_of_its_layers() -> None:
     told = [
         *["llama_kv_cache: layer   0: dev = CPU", "llama_kv_cache: layer   5: dev = CUDA0", LOG[0]],
         *["llama_kv_cache: layer   1: dev = CUDA0"] * 3,
@@ -221,7 +221,7 @@ def test_caches_lie_where_their_layers_do() -> None:
 
 
 @pytest.mark.parametrize(("ram", "slots"), [(420 << 20, 4), (420 << 20, "auto"), (600 << 20, 4), (600 << 20, "auto")])
-def test_a_draft_model_is_fitted_in_as_well(smollm2: Path, ram: int, slots: Any) -> None:
+def test_a_draft_model_is_included_in_the_fit(smollm2: Path, ram: int, slots: Any) -> None:
     options = {"speculation": "draft", "draft": str(smollm2)}
     found = LlamaInstance.plan(load(smollm2, ram, options=options, slots=slots))
     assert found.bytes["ram"] <= ram

@@ -35,7 +35,8 @@ COMPARE = """
 import ctypes, json, re, sys
 from collections import Counter
 import msgspec
-from functions.engines.llama import devices, log, plan, scales
+from functions.engines.llama.memory import devices, estimate, plan
+from functions.engines.llama.model import log
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.library import ggml
@@ -52,7 +53,7 @@ for place in places:
     ggml.ggml_backend_register(rpc.ggml_backend_rpc_add_server(place.encode()))
 names = {f"RPC0[{place}]": f"rpc:{number}" for number, place in enumerate(places)}
 devices_pool_of = devices.pool_of
-scales.pool_of = lambda name: names.get(name) or devices_pool_of(name)  # buffers are called by their place
+estimate.pool_of = lambda name: names.get(name) or devices_pool_of(name)  # buffers are called by their place
 mib = asked.pop("rooms")
 seen = tuple(msgspec.structs.replace(one, total=size << 20, free=size << 20)
              for one, size in zip(devices.accelerators(), mib))
@@ -84,7 +85,7 @@ def run(target):
     context.close(), model.close()
     return taken, text
 
-target = devices.retold(made.detail, seen)
+target = devices.from_detail(made.detail, seen)
 taken, text = run(target)
 _, plain = run(Target())
 print(json.dumps({"bytes": made.bytes, "detail": made.detail, "notes": made.notes, "taken": taken,
@@ -134,7 +135,7 @@ def compare(model: Path, places: list[str], tmp_path: Path, **asked: Any) -> dic
         ((300, 400), {"main_gpu": 0}, "rpc:0"),
     ],
 )
-def test_what_is_planned_is_laid_out(
+def test_planned_bytes_equal_the_layout(
     smollm2: Path, places: list[str], tmp_path: Path, rooms: tuple[int, int], options: dict[str, Any], devices: str
 ) -> None:
     found = compare(smollm2, places, tmp_path, rooms=rooms, context=1024, **options)

@@ -1,4 +1,4 @@
-"""LoRA adapters: each request gets its own, side by side with others, and no prefix is shared across them."""
+"""LoRA adapters: each request uses its own beside others, and no prefix is shared across adapters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ggufs import llamas
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import assemble
+from functions.engines.llama.factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.memory.plan import make
 from functions.engines.llama.model.adapters import Adapters, check, choose, sizes
@@ -57,7 +57,7 @@ def open_(model: Model, folder: Path) -> Iterator[Callable[..., Decoder]]:
         said = LlamaOptions(batch=32, ubatch=32, **options)
         context = Context.open(model, said, Target(), context=256, slots=slots, threads=1)
         context.adapters = Adapters.open(model.handle, ADAPTERS, folder)
-        made.append((context, assemble(model, context, said, length=256, slots=slots)))
+        made.append((context, build_decoder(model, context, said, length=256, slots=slots)))
         return made[-1][1]
 
     yield open_one
@@ -88,7 +88,7 @@ async def test_each_adapter_says_something_else(open_: Any) -> None:
         assert (await ask(decoder, [10, 20, 30], name))[0] == texts[name], "and is switched off again"
 
 
-async def test_side_by_side_everybody_gets_their_own(open_: Any) -> None:
+async def test_concurrent_requests_use_their_own_adapter(open_: Any) -> None:
     dice = random.Random(4)
     asked = [([dice.randrange(256) for _ in range(dice.choice([1, 3, 40, 90]))], dice.choice(NAMES)) for _ in range(24)]
     alone = open_(1, prefix_reuse=False)
@@ -105,7 +105,7 @@ async def test_prefixes_are_shared_within_an_adapter_only(open_: Any) -> None:
     assert cached == [0, 0, 0, 100, 100, 100]
 
 
-async def test_nobody_is_starved(open_: Any) -> None:
+async def test_no_adapter_is_starved(open_: Any) -> None:
     decoder = open_()
     ends: list[str | None] = []
 
@@ -127,7 +127,7 @@ def load(folder: Path, **adapters: dict[str, Any]) -> Load:
     return Load(manifest=manifest, path=path, engine="llama", options=options(**adapters), base=str(folder))
 
 
-def test_the_plan_counts_them(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_plan_counts_adapters(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     bare, more = make(load(folder)), make(load(folder, poet={"path": "poet.gguf"}, clerk={"path": "clerk.gguf"}))
     each = sum(4 * 4 * (outputs + inputs) for outputs, inputs in SHAPES.values())
@@ -169,8 +169,8 @@ def wrong(folder: Path, kind: str) -> Path:
     ("kind", "words"),
     [
         ("cut", "file bounds|broken|ends"),
-        ("head", "ends within its head|broken"),
-        ("zip", "no GGUF file"),
+        ("head", "ends within its header|broken"),
+        ("zip", "not a GGUF file"),
         ("gone", "is not there"),
         ("model", "is a model, not a LoRA"),
         ("control", "is a control_vector, not a LoRA"),
@@ -180,7 +180,7 @@ def wrong(folder: Path, kind: str) -> Path:
         ("half", "missing one component"),
     ],
 )
-def test_what_cannot_be_used(model: Model, folder: Path, kind: str, words: str) -> None:
+def test_files_that_cannot_be_used_as_adapters(model: Model, folder: Path, kind: str, words: str) -> None:
     path = wrong(folder, kind)
     with pytest.raises(LoadFailed, match=rf"options\.adapters\.poet cannot be used: .*({words})") as raised:
         Adapters.open(model.handle, {"poet": Adapter(path=path.name)}, folder)
@@ -198,7 +198,7 @@ def choice(model_name: str, field: str | None) -> str | None:
         *[("tiny@poet", "poet", "poet"), ("odd@name", None, None), ("odd@name@poet", None, "poet")],
     ],
 )
-def test_how_requests_choose(model_name: str, field: str | None, adapter: str | None) -> None:
+def test_requests_choose_an_adapter(model_name: str, field: str | None, adapter: str | None) -> None:
     assert choice(model_name, field) == adapter
 
 
@@ -211,6 +211,8 @@ def test_how_requests_choose(model_name: str, field: str | None, adapter: str | 
         ("tiny@poet", "clerk", InvalidRequest, "one of the two"),
     ],
 )
-def test_wrong_choices(model_name: str, field: str | None, error: type[Exception], words: str) -> None:
+def test_unknown_or_conflicting_adapters(
+    model_name: str, field: str | None, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         choice(model_name, field)

@@ -1,4 +1,4 @@
-"""How weights get into memory (mapped, read, locked) and whether flash attention is really on or off."""
+"""Load modes (mmap, read, mlock), and whether flash attention is really on or off."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def opened(path: Path, **options: Any) -> tuple[int, int, int]:
     return mapped, own, locked
 
 
-def test_mapped_or_read(smollm2: Path) -> None:
+def test_mmap_or_read(smollm2: Path) -> None:
     size = smollm2.stat().st_size
     mapped, own, locked = opened(smollm2)
     assert mapped and locked == 0
@@ -55,14 +55,14 @@ def test_mapped_or_read(smollm2: Path) -> None:
 
 
 @pytest.mark.parametrize("mmap", [True, False])
-def test_locked(smollm2: Path, mmap: bool) -> None:
+def test_mlock(smollm2: Path, mmap: bool) -> None:
     limit = mlock.limit()
     if limit is not None and limit < smollm2.stat().st_size:
         pytest.skip(f"this process may lock {limit} bytes")
     assert opened(smollm2, mlock=True, mmap=mmap)[2] > smollm2.stat().st_size * 0.9
 
 
-def test_who_may_lock(tmp_path: Path) -> None:
+def test_the_limit_on_locked_memory(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nCapEff:\t0000000000004000\n")
     assert mlock.limit(status) is None
@@ -87,7 +87,7 @@ def test_a_lock_that_does_not_hold_is_noted(smollm2: Path, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("said", "told"), [("on", "enabled"), ("off", "disabled"), ("auto", "auto")])
-def test_flash_attention_is_what_was_said(smollm2: Path, said: Any, told: str) -> None:
+def test_flash_attention_is_as_configured(smollm2: Path, said: Any, told: str) -> None:
     model = Model.open(str(smollm2), LlamaOptions(), Target(), sizes_only=True)
     with log.listen() as heard:
         Context.open(model, LlamaOptions(flash_attention=said), Target(), context=256, slots=1).close()
@@ -95,7 +95,7 @@ def test_flash_attention_is_what_was_said(smollm2: Path, said: Any, told: str) -
     assert any("flash_attn" in line and line.endswith(told) for _, line in heard)
 
 
-def test_off_is_really_off(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flash_attention_off(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without it the products of all queries and keys of a batch are kept: the buffers tell.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     on, off = (plan(smollm2, 4096, flash_attention=said).detail["compute"] for said in ("on", "off"))
@@ -111,7 +111,7 @@ def test_heads_that_cannot_be_quantised(tmp_path: Path, monkeypatch: pytest.Monk
     assert plan(path, cache_type_v="f32").bytes["ram"]
 
 
-def test_listeners_within_each_other() -> None:
+def test_nested_listeners() -> None:
     # Both have heard the same when the inner one goes.
     with log.listen() as outer:
         with log.listen() as inner:

@@ -1,4 +1,4 @@
-"""Files: what is opened, what is refused and with which words; and the vocabulary inside."""
+"""Opening files: errors and their messages, metadata, and the vocabulary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def opened(path: Path) -> Model:
     return Model.open(str(path), OPTIONS, Target())
 
 
-def test_what_a_file_says_of_itself(model: Model) -> None:
+def test_metadata_of_a_file(model: Model) -> None:
     assert (model.trained, model.layers, model.window, model.recurrent) == (8192, 30, 0, False)
     assert "Q4_1" in model.description() and 90 << 20 < model.bytes < 100 << 20
     assert model.metadata("general.architecture") == "llama"
@@ -34,7 +34,7 @@ def test_what_a_file_says_of_itself(model: Model) -> None:
     assert model.metadata("no.such.key") is None
 
 
-def test_progress_goes_from_nothing_to_all(smollm2: Path) -> None:
+def test_progress_goes_from_0_to_1(smollm2: Path) -> None:
     told: list[float] = []
     Model.open(str(smollm2), OPTIONS, Target(), progress=told.append).close()
     assert told == sorted(told) and told[-1] == 1.0 and len(told) > 2
@@ -53,12 +53,12 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", b"<!DOCTYPE html>"])
 def test_another_kind_of_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.gguf").write_bytes(content)
-    with pytest.raises(LoadFailed, match="no GGUF file"):
+    with pytest.raises(LoadFailed, match="not a GGUF file"):
         opened(tmp_path / "x.gguf")
 
 
 @pytest.mark.parametrize("share", [0.5, 0.98, 0.02])
-def test_a_file_that_is_cut_off(tmp_path: Path, smollm2: Path, share: float) -> None:
+def test_a_truncated_file(tmp_path: Path, smollm2: Path, share: float) -> None:
     whole = smollm2.read_bytes()
     (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(LoadFailed, match=r"cut\.gguf cannot be loaded: .+") as raised:
@@ -68,7 +68,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path, smollm2: Path, share: float) -> 
 
 
 @pytest.mark.parametrize("head", [b"GGUF", b"GGUF" + b"\xff" * 60, b"GGUF\x03\0\0\0" + b"\x01" + b"\0" * 40])
-def test_a_broken_head(tmp_path: Path, head: bytes) -> None:
+def test_a_broken_header(tmp_path: Path, head: bytes) -> None:
     (tmp_path / "broken.gguf").write_bytes(head)
     with pytest.raises(LoadFailed, match="cannot be loaded"):
         opened(tmp_path / "broken.gguf")
@@ -104,7 +104,7 @@ print("smaller fits")
 
 
 @pytest.mark.slow
-def test_a_cache_that_there_is_no_room_for(smollm2: Path) -> None:
+def test_a_kv_cache_that_does_not_fit(smollm2: Path) -> None:
     # In a process of its own: the limit on memory cannot be lifted again.
     command = [sys.executable, "-c", WITH_LITTLE_MEMORY, str(smollm2)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -124,7 +124,7 @@ def test_values_that_need_flash_attention(smollm2: Path) -> None:
     assert any("flash_attn" in line and line.endswith("enabled") for _, line in heard)
 
 
-def test_the_words_of_llama_cpp_without_the_folder() -> None:
+def test_llama_cpp_messages_without_the_folder() -> None:
     heard = [(2, "info"), (3, "f: warned"), (4, "load: error in /a/b/m.gguf\n"), (4, "load: error in /a/b/m.gguf")]
     assert reason(heard, "/a/b/m.gguf") == "error in m.gguf"
     assert reason(heard[:2], "") == "f: warned"
@@ -141,21 +141,21 @@ def test_tokens_spell_the_text(model: Model, text: str) -> None:
     assert b"".join(map(words.piece, ids)) == text.encode("utf-8", "replace")
 
 
-def test_special_words_are_one_token_only_where_asked(model: Model) -> None:
+def test_special_tokens_are_parsed_only_on_request(model: Model) -> None:
     words = model.vocabulary
     assert len(words.tokenize("<|im_end|>", special=True)) == 1
     assert len(words.tokenize("<|im_end|>", special=False)) > 1
     assert words.piece(2) == b"" and words.spelled(2) == "<|im_end|>" and words.spelled(None) == ""
 
 
-def test_what_ends_a_generation(model: Model) -> None:
+def test_end_of_generation_tokens(model: Model) -> None:
     words = model.vocabulary
     assert words.ends(2) and not words.ends(500)
     assert set(words.enders) == {token for token in range(words.size) if words.ends(token)}
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_the_beginning_stands_once(model: Model, monkeypatch: pytest.MonkeyPatch, adds: bool) -> None:
+def test_bos_is_added_exactly_once(model: Model, monkeypatch: pytest.MonkeyPatch, adds: bool) -> None:
     words = model.vocabulary
     monkeypatch.setattr(words, "adds_bos", adds)
     [bos] = words.tokenize("<|im_start|>", special=True)

@@ -1,4 +1,4 @@
-"""Pooled models: scores of a cross-encoder as Transformers computes them, decoders by their last token, and words."""
+"""Pooled models: scores of a cross-encoder equal those of Transformers; pooling of decoders; the tokenizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from host.manifest import Manifest
 pytestmark = pytest.mark.anyio
 
 Opener = Callable[..., PooledModel]
-_WORDS, _SEGMENTS = token_types._WORDS, token_types._SEGMENTS
+_TOKENS, _TYPES = token_types._TOKEN_EMBEDDINGS, token_types._TYPE_EMBEDDINGS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +84,7 @@ def texts(count: int, most: int = 20) -> list[str]:
 
 
 def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float], int]:
-    """Scores and tokens by Transformers, each text in a segment of its own."""
+    """Scores and tokens by Transformers, each text with its own token type."""
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found, tokens = [], 0
@@ -99,12 +99,12 @@ def direct(folder: Path, query: str, documents: list[str]) -> tuple[list[float],
 
 async def scores(model: PooledModel, query: str, documents: list[str]) -> tuple[list[float], int]:
     """The rank of each document behind the query, and the tokens of all pairs."""
-    words = model.words
+    words = model.tokenizer
     items = [words.pair.item(words.bare(query), words.bare(document)) for document in documents]
     return [float(row[0]) for row in await model.rows(items)], sum(len(item.ids) for item in items)
 
 
-async def test_scores_are_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
+async def test_scores_equal_those_of_transformers(ranker: PooledModel, folder: Path) -> None:
     query, documents = "the light of winter", texts(40)
     found, tokens = await scores(ranker, query, documents)
     expected, counted = direct(folder, query, documents)
@@ -123,7 +123,7 @@ async def test_the_head_matters(open_: Opener, folder: Path) -> None:
     assert not np.allclose(found, expected, atol=0.05)
 
 
-async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None:
+async def test_concurrent_requests_are_merged_into_batches(ranker: PooledModel, folder: Path) -> None:
     documents = texts(12)
     before = ranker._batcher.batches
     answers = await asyncio.gather(*(scores(ranker, query, documents) for query in WORDS[:8]))
@@ -132,21 +132,21 @@ async def test_many_askers_are_merged(ranker: PooledModel, folder: Path) -> None
         assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
 
 
-def test_segments_are_told_of(folder: Path) -> None:
+def test_a_plan_notes_token_types(folder: Path) -> None:
     path = convert(folder, folder.parent / "told.gguf", pooling="rank")
     notes = planning.make(load(path), "scores").notes
     assert notes[0] == "pooling: rank (the file)"
-    assert any("segments" in note for note in notes)
+    assert any("token types" in note for note in notes)
 
 
 def ranking(folder: Path, name: str, split: int = 0) -> Path:
     return convert(folder, folder.parent / name, pooling="rank", split=split)
 
 
-async def test_segments_of_a_model_in_several_files(open_: Opener, folder: Path) -> None:
+async def test_token_types_of_a_model_in_several_files(open_: Opener, folder: Path) -> None:
     path = ranking(folder, "split.gguf", split=2)
     places = [path.with_name(path.name.replace("-00001-", f"-0000{at}-")) for at in (1, 2)]
-    assert [_SEGMENTS in token_types._tables(place, 64) for place in places] == [False, True]
+    assert [_TYPES in token_types._tables(place, 64) for place in places] == [False, True]
     query, documents = "the light of winter", texts(8)
     found, _ = await scores(open_(path, "scores"), query, documents)
     assert np.allclose(found, direct(folder, query, documents)[0], atol=2e-3)
@@ -154,20 +154,20 @@ async def test_segments_of_a_model_in_several_files(open_: Opener, folder: Path)
 
 @pytest.mark.parametrize(
     ("without", "rows", "words"),
-    [(_WORDS, 2, "has token_types.weight and no token_embd.weight"), (None, 1, "several segments, .* has 1$")],
+    [(_TOKENS, 2, "has token_types.weight but not token_embd.weight"), (None, 1, "several token types, .* has 1$")],
 )
-def test_tables_that_do_not_belong_together_are_told(
+def test_mismatched_tables_are_an_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, without: str | None, rows: int, words: str
 ) -> None:
     path = ranking(folder, "apart.gguf")
     tables = token_types._tables(path, 64)
-    tables[_SEGMENTS]._raw = tables[_SEGMENTS]._raw[:rows]
+    tables[_TYPES]._raw = tables[_TYPES]._raw[:rows]
     monkeypatch.setattr(token_types, "_tables", lambda *_: {k: table for k, table in tables.items() if k != without})
     with pytest.raises(LoadFailed, match=words):
         TokenTypes.read(path, 64)
 
 
-async def test_a_model_without_a_table_of_segments_has_none(open_: Opener, tmp_path: Path) -> None:
+async def test_a_model_without_token_type_embeddings(open_: Opener, tmp_path: Path) -> None:
     """Whatever its metadata counts: llama.cpp adds nothing to its tokens, as if the table were full of zeros."""
     folder = cross_encoder(tmp_path / "model")
     name, file = "bert.embeddings.token_type_embeddings.weight", folder / "model.safetensors"
@@ -175,20 +175,20 @@ async def test_a_model_without_a_table_of_segments_has_none(open_: Opener, tmp_p
     safetensors.torch.save_file({key: weights[key] for key in weights if key != name}, file, {"format": "pt"})
     path = ranking(folder, "none.gguf")
     assert TokenTypes.read(path, 64) is None
-    assert not any("segments" in note for note in planning.make(load(path), "scores").notes)
+    assert not any("token types" in note for note in planning.make(load(path), "scores").notes)
     found, _ = await scores(open_(path, "scores"), "the light of winter", texts(8))
     safetensors.torch.save_file(weights | {name: torch.zeros_like(weights[name])}, file, {"format": "pt"})
     assert np.allclose(found, direct(folder, "the light of winter", texts(8))[0], atol=2e-3)
 
 
-def test_a_head_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_header_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "odd.gguf").write_bytes(b"GGUX" * 9)
     with pytest.raises(LoadFailed, match=r"head of odd\.gguf cannot be read"):
         TokenTypes.read(tmp_path / "odd.gguf", 64)
 
 
 @pytest.mark.parametrize("fault", [False, OSError("gone"), OutOfMemory("no room")])
-def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
+def test_a_context_without_token_types_is_closed_before_its_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fault: bool | Exception
 ) -> None:
     closed: list[str] = []
@@ -200,7 +200,7 @@ def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
 
         monkeypatch.setattr(kind, "close", close)
 
-    def tell_apart(*_: Any) -> bool:
+    def enable_token_types(*_: Any) -> bool:
         if isinstance(fault, Exception):
             raise fault
         return fault
@@ -208,7 +208,7 @@ def test_a_context_that_does_not_read_segments_is_closed_before_its_model(
     given = load(ranking(folder, "faulty.gguf"))
     plan = planning.make(given, "scores")
     closed.clear()
-    monkeypatch.setattr(PooledContext, "tell_apart", tell_apart)
+    monkeypatch.setattr(PooledContext, "enable_token_types", enable_token_types)
     with pytest.raises(type(fault) if isinstance(fault, Exception) else LoadFailed):
         PooledModel.load(given, plan, lambda stage, done=0, total=0: None, "scores")
     assert closed == ["PooledContext", "Model"]
@@ -227,7 +227,7 @@ def test_only_rerankers_score(folder: Path) -> None:
 
 
 async def rows(model: PooledModel, given: list[str]) -> np.ndarray:
-    items = [Item(ids=ids) for ids in await model.words.encode(given)]
+    items = [Item(ids=ids) for ids in await model.tokenizer.encode(given)]
     return np.stack(await model.rows(items))
 
 
@@ -251,37 +251,35 @@ LONG = "a text that is much longer than a batch of sixteen tokens, and that is t
 
 
 @pytest.mark.parametrize("batch", [16, 512])
-async def test_a_decoder_gives_the_state_of_its_last_token(
-    open_: Opener, decoder: tuple[Any, Path], batch: int
-) -> None:
+async def test_last_token_pooling_of_a_decoder(open_: Opener, decoder: tuple[Any, Path], batch: int) -> None:
     model, path = decoder
     given = ["a river of stones", "x", LONG, "winter"]
     found = await rows(open_(path, "vectors", {"batch": batch}), given)
     assert cosines(found, np.stack([stated(model, text)[-1] for text in given])).min() > 0.9999
 
 
-async def test_the_mean_of_a_decoder_needs_all_tokens_at_once(open_: Opener, decoder: tuple[Any, Path]) -> None:
+async def test_mean_pooling_of_a_decoder_needs_one_batch_per_input(open_: Opener, decoder: tuple[Any, Path]) -> None:
     model, path = decoder
     given = ["a river of stones", LONG]
     found = await rows(open_(path, "vectors", {"batch": 16, "pooling": "mean"}), given)
     assert cosines(found, np.stack([stated(model, text).mean(0) for text in given])).min() > 0.9999
 
 
-async def test_a_decoders_file_that_names_no_pooling(open_: Opener, decoder: tuple[Any, Path]) -> None:
+async def test_a_decoder_without_declared_pooling(open_: Opener, decoder: tuple[Any, Path]) -> None:
     path = qwen3.convert(decoder[0], decoder[1].parent / "silent.gguf", pooling=None)
     assert planning.make(load(path), "vectors").notes[0].startswith("pooling: last (the file names none; a causal")
     found = await rows(open_(path, "vectors"), [LONG])
     assert cosines(found, stated(decoder[0], LONG)[-1:]).min() > 0.9999
 
 
-async def test_words_spelled_like_special_tokens_stay_words(open_: Opener, decoder: tuple[Any, Path]) -> None:
-    words = open_(decoder[1], "vectors").words
+async def test_text_spelled_like_special_tokens_stays_text(open_: Opener, decoder: tuple[Any, Path]) -> None:
+    words = open_(decoder[1], "vectors").tokenizer
     assert words.bare("a</s>") == list(b"a</s>")
     assert (await words.encode(["a"]))[0].tolist() == [ord("a"), qwen3.EOS]
 
 
 @pytest.mark.slow
-async def test_company_changes_no_more_than_quantised_kernels_do(open_: Opener, smollm2: Path) -> None:
+async def test_batching_changes_no_more_than_quantised_kernels_do(open_: Opener, smollm2: Path) -> None:
     given = ["a river", "x", " ".join(["stone", "light", "window"] * 30), "The capital of France is"]
     model = open_(smollm2, "vectors", context=512)
     alone = np.concatenate([await rows(model, [text]) for text in given])

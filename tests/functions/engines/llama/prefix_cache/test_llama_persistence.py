@@ -1,4 +1,4 @@
-"""Kept prefixes: what an instance had computed is there for the next one, and is never trusted when it does not fit."""
+"""Prefix persistence: prefixes are restored by the next instance, and never used when they do not match."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def files(cache: Path) -> list[Path]:
     return sorted(cache.rglob("*.kept"))
 
 
-async def test_the_next_instance_goes_on(open_: Opener, path: Path, cache: Path) -> None:
+async def test_the_next_instance_reuses_saved_prefixes(open_: Opener, path: Path, cache: Path) -> None:
     first = open_(path)
     _, cached = await generate(first, STORY, limit=1)
     assert cached == 0
@@ -121,7 +121,7 @@ async def test_the_next_instance_goes_on(open_: Opener, path: Path, cache: Path)
     assert again == fresh
 
 
-async def test_a_shared_beginning_is_enough(open_: Opener, tiny: Path) -> None:
+async def test_a_shared_prefix_is_enough(open_: Opener, tiny: Path) -> None:
     first = open_(tiny)
     await generate(first, STORY + "One day it met a hare.")
     first.close()
@@ -132,7 +132,7 @@ async def test_a_shared_beginning_is_enough(open_: Opener, tiny: Path) -> None:
     assert text == (await generate(open_(tiny, kept=False), other))[0]
 
 
-async def test_nothing_is_kept_unless_the_manifest_says_so(open_: Opener, tiny: Path, cache: Path) -> None:
+async def test_nothing_is_saved_by_default(open_: Opener, tiny: Path, cache: Path) -> None:
     for options in ({"kept": False}, {"prefix_reuse": False}, {"deterministic": True}):
         instance = open_(tiny, **options)
         await generate(instance, STORY, limit=2)
@@ -140,7 +140,7 @@ async def test_nothing_is_kept_unless_the_manifest_says_so(open_: Opener, tiny: 
     assert not cache.exists()
 
 
-async def test_short_and_shared_prefixes_are_not_worth_a_file(open_: Opener, tiny: Path, cache: Path) -> None:
+async def test_short_and_shared_prefixes_are_not_saved(open_: Opener, tiny: Path, cache: Path) -> None:
     instance = open_(tiny)
     await generate(instance, "Hello", limit=4)
     await generate(instance, STORY + "A", limit=1)
@@ -155,8 +155,8 @@ async def test_more_prefixes_than_slots(open_: Opener, tiny: Path, cache: Path) 
     texts = [f"{start} {STORY}" for start in ("First of all,", "Secondly, too,", "At last, for us,")]
     for text in texts:
         await generate(instance, text, limit=1)
-    attic = instance.decoder.slots._attic
-    held = len(attic._parked) if attic is not None else 0
+    host_cache = instance.decoder.slots._host_cache
+    held = len(host_cache) if host_cache is not None else 0
     instance.close()
     assert len(files(cache)) == 1 + held
     again = open_(tiny, slots=1, context=512)
@@ -224,7 +224,7 @@ async def test_a_sealed_file_that_llama_cpp_refuses(open_: Opener, tiny: Path, c
     assert cached > 32
 
 
-async def test_another_context_is_another_prefix(open_: Opener, tiny: Path, cache: Path) -> None:
+async def test_prefixes_are_only_valid_for_their_context_parameters(open_: Opener, tiny: Path, cache: Path) -> None:
     file = await kept(open_, tiny, cache)
     await forgotten(open_, tiny, context=384)
     await forgotten(open_, tiny, slots=2)
@@ -233,7 +233,9 @@ async def test_another_context_is_another_prefix(open_: Opener, tiny: Path, cach
     assert (await generate(open_(tiny), STORY))[1] > 32
 
 
-async def test_a_changed_model_is_another_model(open_: Opener, tiny: Path, cache: Path, tmp_path: Path) -> None:
+async def test_a_changed_model_file_invalidates_prefixes(
+    open_: Opener, tiny: Path, cache: Path, tmp_path: Path
+) -> None:
     path = shutil.copy(tiny, tmp_path / "model.gguf")
     await kept(open_, path, cache)
     os.utime(path, (1, 1))
@@ -256,7 +258,7 @@ async def test_prefixes_of_an_adapter_that_is_not_there(open_: Opener, tiny: Pat
     await forgotten(open_, tiny)
 
 
-async def test_the_bound_is_kept_and_the_oldest_go(open_: Opener, tiny: Path, cache: Path) -> None:
+async def test_the_limit_on_bytes_evicts_the_oldest(open_: Opener, tiny: Path, cache: Path) -> None:
     story = await kept(open_, tiny, cache)
     os.utime(story, (time.time() - 100,) * 2)
     bound = int(story.stat().st_size * 2.5)
@@ -268,14 +270,14 @@ async def test_the_bound_is_kept_and_the_oldest_go(open_: Opener, tiny: Path, ca
     assert not story.exists() and files(cache)
 
 
-async def test_what_is_larger_than_the_bound_is_not_written(open_: Opener, tiny: Path, cache: Path) -> None:
+async def test_prefixes_larger_than_the_limit_are_not_written(open_: Opener, tiny: Path, cache: Path) -> None:
     instance = open_(tiny, kept="10KB")
     await generate(instance, STORY, limit=1)
     instance.close()
     assert files(cache) == []
 
 
-async def test_a_disk_that_cannot_be_written_costs_nothing_else(
+async def test_a_disk_that_cannot_be_written_affects_nothing_else(
     open_: Opener, tiny: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -322,9 +324,7 @@ async def test_eviction_stays_quick(open_: Opener, tiny: Path) -> None:
     assert quickest < 2
 
 
-async def test_models_that_are_gone_leave_nothing_behind(
-    open_: Opener, tiny: Path, cache: Path, tmp_path: Path
-) -> None:
+async def test_prefixes_of_deleted_models_are_deleted(open_: Opener, tiny: Path, cache: Path, tmp_path: Path) -> None:
     path = shutil.copy(tiny, tmp_path / "model.gguf")
     file = await kept(open_, path, cache)
     path.unlink()
@@ -335,7 +335,7 @@ async def test_models_that_are_gone_leave_nothing_behind(
 
 
 @pytest.mark.slow
-async def test_eviction_of_a_worker_process_keeps_them(cache: Path, smollm2: Path) -> None:
+async def test_evicting_a_worker_process_saves_prefixes(cache: Path, smollm2: Path) -> None:
     """The whole way: a host's worker is told to stop, writes, ends; a fresh one begins where it was."""
     manifest = Manifest(
         task="chat",
@@ -402,21 +402,21 @@ def test_a_killed_writer_leaves_no_broken_file(cache: Path, tmp_path: Path) -> N
     process.send_signal(signal.SIGKILL)
     process.wait()
     (part,) = cache.rglob("*.part")
-    assert PrefixStore(weights, "key").books() == [] and part.exists()
+    assert PrefixStore(weights, "key").entries() == [] and part.exists()
     os.utime(part, (time.time() - 3600,) * 2)
-    assert PrefixStore(weights, "key").books() == [] and not part.exists()
+    assert PrefixStore(weights, "key").entries() == [] and not part.exists()
 
 
-def test_a_writer_that_falls_short_keeps_nothing(cache: Path, tmp_path: Path) -> None:
+def test_an_incomplete_write_stores_nothing(cache: Path, tmp_path: Path) -> None:
     weights = tmp_path / "weights.gguf"
     weights.write_bytes(b"x")
     there = PrefixStore(weights, "key")
     assert not there.put([1, 2], None, lambda path: path.write_bytes(b"abc") + 1)
     assert not there.put([1, 2], None, lambda path: 0)
     assert there.put([1, 2], None, lambda path: path.write_bytes(b"abc"))
-    (book,) = there.books()
-    assert book.label.tokens == [1, 2] and prefix_store.whole(book)
-    assert [file.suffix for file in book.path.parent.iterdir()] == [".kept"]
+    (entry,) = there.entries()
+    assert entry.label.tokens == [1, 2] and prefix_store.is_intact(entry)
+    assert [file.suffix for file in entry.path.parent.iterdir()] == [".kept"]
 
 
 @pytest.mark.parametrize("size", ["12", "1 MB", "-5MB", "MB", "many", "1.5GiB", "512MiB", 0, 1, True])

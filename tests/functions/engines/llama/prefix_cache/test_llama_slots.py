@@ -1,4 +1,4 @@
-"""Slots share prefixes: what they keep in memory always is what they say, whatever is asked of them in which order."""
+"""Slots share prefixes, and the KV cache always holds what they record, for any order of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import walks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots, common_prefix
+from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots
 
 
 class Cells:
@@ -83,7 +83,7 @@ def test_a_long_conversation_is_not_cut_for_a_short_one() -> None:
     assert long.computed == 500
 
 
-def test_a_prompt_in_progress_is_waited_for() -> None:
+def test_a_request_waits_for_a_prompt_in_progress() -> None:
     memory = Cells()
     slots = Slots(3, memory)
     first = take(slots, [*SYSTEM, 1])
@@ -95,7 +95,7 @@ def test_a_prompt_in_progress_is_waited_for() -> None:
     assert take(slots, [*SYSTEM, 2]).computed == 100 - WORTH_WAITING + 1
 
 
-def test_all_busy_means_not_now() -> None:
+def test_no_slot_while_all_are_busy() -> None:
     slots = Slots(1, Cells())
     slot = take(slots, [1, 2])
     assert slots.take([3]) is None and slots.free == 0
@@ -103,7 +103,7 @@ def test_all_busy_means_not_now() -> None:
     assert slots.free == 1
 
 
-def test_the_least_recently_used_slot_is_given_up_first() -> None:
+def test_the_least_recently_used_slot_is_taken_first() -> None:
     memory = Cells()
     slots = Slots(3, memory)
     kept = []
@@ -116,7 +116,7 @@ def test_the_least_recently_used_slot_is_given_up_first() -> None:
     assert take(slots, [9999]) is kept[2], "given back first of all"
 
 
-def test_memory_that_cannot_be_cut_is_computed_anew() -> None:
+def test_memory_that_cannot_be_cut_is_recomputed() -> None:
     memory = Cells(cuts=False)
     slots = Slots(2, memory, shares=False)
     slot = take(slots, [1, 2, 3, 4])
@@ -131,7 +131,7 @@ def test_memory_that_cannot_be_cut_is_computed_anew() -> None:
     memory.compute(other)
 
 
-def test_a_window_that_has_passed_on_is_computed_anew() -> None:
+def test_a_window_that_has_moved_on_is_recomputed() -> None:
     memory = Cells()
     slots = Slots(1, memory, shares=False, window=8)
     slot = take(slots, list(range(50)))
@@ -155,7 +155,7 @@ def test_without_reuse_everything_is_computed() -> None:
     memory.compute(slot)
 
 
-def test_dropping_what_idle_slots_keep() -> None:
+def test_dropping_idle_slots() -> None:
     memory = Cells()
     slots = Slots(2, memory)
     slot, busy = take(slots, [1, 2, 3]), take(slots, [4, 5])
@@ -167,24 +167,10 @@ def test_dropping_what_idle_slots_keep() -> None:
     assert not slots.drop_idle()
 
 
-@given(st.lists(st.integers(0, 2), max_size=700), st.lists(st.integers(0, 2), max_size=700), st.integers(0, 800))
-def test_common_prefix(one: list[int], other: list[int], most: int) -> None:
-    expected = 0
-    while expected < min(len(one), len(other), most) and one[expected] == other[expected]:
-        expected += 1
-    assert common_prefix(one, other, most) == expected
-
-
-@given(st.integers(0, 600), st.integers(0, 700))
-def test_common_prefix_of_long_equal_beginnings(length: int, most: int) -> None:
-    one = list(range(length))
-    assert common_prefix([*one, -1], [*one, -2], most) == min(length, most)
-
-
 @pytest.mark.soak
 @walks.examples(100, 3000)
 @given(st.data(), st.booleans(), st.booleans())
-def test_memory_always_is_what_slots_say(data: st.DataObject, shares: bool, cuts: bool) -> None:
+def test_the_kv_cache_always_matches_the_slots(data: st.DataObject, shares: bool, cuts: bool) -> None:
     memory = Cells(cuts or shares)
     slots = Slots(3, memory, shares=shares)
     busy: list[Slot] = []

@@ -1,4 +1,4 @@
-"""Scores against llama-cpp-python, which computes each sequence by itself, in full; and what must not change them."""
+"""Scores compared with llama-cpp-python, which computes each sequence by itself, in full."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def asked(length: int, count: int, seed: int = 1) -> Branch:
 
 @pytest.mark.parametrize("kind", ["llama", "gemma", "mamba"])
 @pytest.mark.parametrize(("batch", "count"), [(512, 12), (16, 12)])
-async def test_scores_are_those_of_whole_sequences(
+async def test_scores_equal_those_of_whole_sequences(
     kind: str, batch: int, count: int, open_: Open, files: dict[str, Path]
 ) -> None:
     prefix, branches = prefix_of(70), drawn(random.Random(kind), count)
     model = open_(kind, batch=batch, ubatch=batch)
     assert model.reuses == (kind != "mamba")
-    close((await model.score(prefix, branches)).logs, Reference(files[kind]).logs(prefix, branches))
+    close((await model.score(prefix, branches)).logprobs, Reference(files[kind]).logs(prefix, branches))
 
 
 async def test_a_deterministic_model_computes_each_by_itself(open_: Open, files: dict[str, Path]) -> None:
@@ -136,40 +136,40 @@ async def test_a_deterministic_model_computes_each_by_itself(open_: Open, files:
     model = open_(deterministic=True)
     one, two = await model.score(prefix, branches), await model.score(prefix, branches[::-1])
     assert one.cached == two.cached == 0
-    close(one.logs, two.logs[::-1], within=1e-12)
-    close(one.logs, Reference(files["llama"]).logs(prefix, branches))
+    close(one.logprobs, two.logprobs[::-1], within=1e-12)
+    close(one.logprobs, Reference(files["llama"]).logs(prefix, branches))
 
 
-async def test_neither_order_nor_number_nor_what_is_cached_matters(open_: Open) -> None:
+async def test_scores_do_not_depend_on_order_number_or_cache(open_: Open) -> None:
     prefix, branches = prefix_of(50), drawn(random.Random(4), 150)
     model = open_(batch=64)
     first = await model.score(prefix, branches)
     again = await model.score(prefix, branches[::-1])
     assert (first.cached, again.cached) == (0, 50)
-    close(first.logs, again.logs[::-1], within=1e-4)
+    close(first.logprobs, again.logprobs[::-1], within=1e-4)
     for at in (0, 77, 149):
         alone = await model.score(prefix, branches[at : at + 1])
-        close(alone.logs, first.logs[at : at + 1], within=1e-4)
+        close(alone.logprobs, first.logprobs[at : at + 1], within=1e-4)
 
 
-async def test_a_prefix_starts_where_the_one_before_parted(open_: Open, files: dict[str, Path]) -> None:
+async def test_a_prefix_reuses_the_common_part_of_the_previous_one(open_: Open, files: dict[str, Path]) -> None:
     model, reference, branches = open_(), Reference(files["llama"]), drawn(random.Random(5), 3)
     one = prefix_of(60)
     two = [*one[:37], *prefix_of(20, seed=9)]
     for prefix, cached in ((one, 0), (two, 37), (one, 60), ([*two, 7, 8], 57), (one[:30], 30), (two, 57)):
         found = await model.score(prefix, branches)
         assert found.cached == cached
-        close(found.logs, reference.logs(prefix, branches))
+        close(found.logprobs, reference.logs(prefix, branches))
 
 
-async def test_prefixes_that_do_not_fit_give_way(open_: Open, files: dict[str, Path]) -> None:
+async def test_prefixes_that_do_not_fit_are_evicted(open_: Open, files: dict[str, Path]) -> None:
     """512 tokens and a round hold three prefixes of 200; twelve in turn push each other out, and stay right."""
     model, reference, branches = open_(batch=64), Reference(files["llama"]), drawn(random.Random(6), 4)
     prefixes = [prefix_of(200, seed=seed) for seed in range(12)]
     for prefix in [*prefixes, *prefixes[:2], prefixes[-1]]:
         found = await model.score(prefix, branches)
         assert found.cached in (1, 200) if prefix is not prefixes[0] else True
-        close(found.logs, reference.logs(prefix, branches))
+        close(found.logprobs, reference.logs(prefix, branches))
     assert (await model.score(prefixes[-1], branches)).cached == 200
 
 
@@ -177,19 +177,19 @@ async def test_a_sequence_may_fill_the_context(open_: Open, files: dict[str, Pat
     prefix, suffix = prefix_of(250), prefix_of(258, seed=2)
     branches = [Branch(suffix, [[1, 2, 3, 4], [9]]), Branch(suffix[:5], [[7]])]
     model = open_(batch=64)
-    close((await model.score(prefix, branches)).logs, Reference(files["llama"]).logs(prefix, branches))
+    close((await model.score(prefix, branches)).logprobs, Reference(files["llama"]).logs(prefix, branches))
 
 
 async def test_answers_right_behind_the_prefix(open_: Open, files: dict[str, Path]) -> None:
     model, branches = open_(), [Branch([], [[5], [6, 7]]), Branch([9], [[5]])]
     for prefix in (prefix_of(20), [256]):
-        close((await model.score(prefix, branches)).logs, Reference(files["llama"]).logs(prefix, branches))
+        close((await model.score(prefix, branches)).logprobs, Reference(files["llama"]).logs(prefix, branches))
 
 
 async def test_more_answers_than_sequences(open_: Open, files: dict[str, Path]) -> None:
     answers = [[one, two, 3] for one in range(15) for two in range(17)]
     branches = [Branch([1, 2], answers)]
-    found = (await open_().score(prefix_of(10), branches)).logs[0]
+    found = (await open_().score(prefix_of(10), branches)).logprobs[0]
     reference = Reference(files["llama"])
     for at in range(0, len(answers), 40):
         assert abs(found[at] - reference.log([*prefix_of(10), 1, 2], answers[at])) < 1e-4
@@ -197,11 +197,11 @@ async def test_more_answers_than_sequences(open_: Open, files: dict[str, Path]) 
 
 async def test_all_single_tokens_sum_to_one(open_: Open) -> None:
     found = await open_().score(prefix_of(10), [Branch([4], [[token] for token in range(llamas.WORDS)])])
-    assert abs(np.exp(found.logs[0]).sum() - 1) < 1e-6
+    assert abs(np.exp(found.logprobs[0]).sum() - 1) < 1e-6
 
 
 @pytest.mark.parametrize("flash", ["auto", "off"])
-async def test_what_is_no_number_stays_with_its_branch(flash: str, open_: Open, files: dict[str, Path]) -> None:
+async def test_nonfinite_logits_affect_only_their_branch(flash: str, open_: Open, files: dict[str, Path]) -> None:
     branches = drawn(random.Random(8), 30)
     bad = {3, 17}
     for at in bad:
@@ -209,28 +209,34 @@ async def test_what_is_no_number_stays_with_its_branch(flash: str, open_: Open, 
     model, reference, prefix = open_("poisoned", flash_attention=flash), Reference(files["poisoned"]), prefix_of(30)
     found = await model.score(prefix, branches)
     within = 1e-4 if flash == "off" else 0.1
-    for at, (branch, logs) in enumerate(zip(branches, found.logs, strict=True)):
+    for at, (branch, logs) in enumerate(zip(branches, found.logprobs, strict=True)):
         if at in bad:
             assert np.isnan(logs).all()
         else:
             close([logs], reference.logs(prefix, [branch]), within)
     sound = [branch for at, branch in enumerate(branches) if at not in bad]
-    close((await model.score(prefix, sound)).logs, [one for at, one in enumerate(found.logs) if at not in bad], within)
+    close(
+        (await model.score(prefix, sound)).logprobs,
+        [one for at, one in enumerate(found.logprobs) if at not in bad],
+        within,
+    )
 
 
-async def test_a_poisoned_prefix_gives_nothing_and_the_next_call_is_right(open_: Open, files: dict[str, Path]) -> None:
+async def test_after_a_nonfinite_prefix_the_next_call_is_right(open_: Open, files: dict[str, Path]) -> None:
     model, branches = open_("poisoned"), drawn(random.Random(9), 10)
     found = await model.score([*prefix_of(9), BAD], branches)
-    assert all(np.isnan(logs).all() for logs in found.logs)
-    close((await model.score(prefix_of(9), branches)).logs, Reference(files["poisoned"]).logs(prefix_of(9), branches))
+    assert all(np.isnan(logs).all() for logs in found.logprobs)
+    close(
+        (await model.score(prefix_of(9), branches)).logprobs, Reference(files["poisoned"]).logs(prefix_of(9), branches)
+    )
 
 
-async def test_calls_take_turns_and_each_gets_its_own(open_: Open, files: dict[str, Path]) -> None:
+async def test_concurrent_calls_are_interleaved(open_: Open, files: dict[str, Path]) -> None:
     model, reference = open_(batch=64), Reference(files["llama"])
     order: list[str] = []
 
     async def ask(name: str, prefix: list[int], branches: list[Branch]) -> list[NDArray[np.float64]]:
-        found = (await model.score(prefix, branches)).logs
+        found = (await model.score(prefix, branches)).logprobs
         order.append(name)
         return found
 
@@ -239,11 +245,11 @@ async def test_calls_take_turns_and_each_gets_its_own(open_: Open, files: dict[s
     found = await asyncio.gather(ask("long", *long), ask("short", *short))
     assert order == ["short", "long"]
     close(found[1], reference.logs(*short))
-    alone = (await open_(batch=64).score(*long)).logs
+    alone = (await open_(batch=64).score(*long)).logprobs
     close(found[0], alone, within=1e-4)
 
 
-async def test_a_short_call_passes_one_with_a_long_prefix_and_few_tokens_behind_it(open_: Open) -> None:
+async def test_a_short_call_overtakes_one_with_a_long_prefix(open_: Open) -> None:
     model, order = open_(batch=64), []
 
     async def ask(name: str, prefix: list[int], count: int) -> None:
@@ -254,7 +260,7 @@ async def test_a_short_call_passes_one_with_a_long_prefix_and_few_tokens_behind_
     assert order == ["short", "long"]
 
 
-async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_them(
+async def test_prefixes_that_evict_each_other_cost_at_most_half_of_the_time(
     open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, reference = open_(batch=64), Reference(files["llama"])
@@ -263,16 +269,16 @@ async def test_prefixes_that_push_each_other_out_cost_no_more_than_what_follows_
     for call in calls:
         await model.score(*call)
     apart, computed[0] = computed[0], 0
-    model._turns._scorer._wipe()
+    model._scheduler._scorer._wipe()
     found = await asyncio.gather(*(model.score(*call) for call in calls))
     assert computed[0] < 2 * apart
     for (prefix, branches), scores in zip(calls, found, strict=True):
-        close(scores.logs[::30], reference.logs(prefix, branches[::30]))
+        close(scores.logprobs[::30], reference.logs(prefix, branches[::30]))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma"])
 @pytest.mark.parametrize("lengths", [(60,), (64,), (65,), (300,), (130, 40, 5, 200)])
-async def test_what_stands_before_many_answers_is_computed_once(
+async def test_a_question_with_many_answers_is_computed_once(
     kind: str, lengths: tuple[int, ...], open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it fits into a round or not."""
@@ -283,7 +289,7 @@ async def test_what_stands_before_many_answers_is_computed_once(
     answers = sum(len({tuple(one[:end]) for one in branch.answers for end in range(1, 5)}) for branch in branches)
     assert computed[0] < 1.5 * (len(prefix) + sum(lengths) + answers)
     some = [Branch(branch.suffix, branch.answers[::12]) for branch in branches]
-    close([logs[::12] for logs in found.logs], Reference(files[kind]).logs(prefix, some), within=1e-3)
+    close([logs[::12] for logs in found.logprobs], Reference(files[kind]).logs(prefix, some), within=1e-3)
     computed[0] = 0
     again = await model.score(prefix, branches)
     assert again.cached == len(prefix)
@@ -291,7 +297,7 @@ async def test_what_stands_before_many_answers_is_computed_once(
 
 
 @pytest.mark.parametrize("length", [200, 350])
-async def test_long_questions_of_two_calls_do_not_push_each_other_out_at_every_turn(
+async def test_long_questions_of_two_calls_do_not_evict_each_other_at_every_batch(
     length: int, open_: Open, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the two lengths the first is such that both calls' prefixes and questions have room beside a round."""
@@ -301,15 +307,15 @@ async def test_long_questions_of_two_calls_do_not_push_each_other_out_at_every_t
     for call in calls:
         await model.score(*call)
     apart, computed[0] = computed[0], 0
-    model._turns._scorer._wipe()
+    model._scheduler._scorer._wipe()
     found = await asyncio.gather(*(model.score(*call) for call in calls))
     assert computed[0] < (1.1 if length == 200 else 2) * apart
     for (prefix, [branch]), scores in zip(calls, found, strict=True):
         wanted = reference.logs(prefix, [Branch(branch.suffix, branch.answers[::20])])
-        close([scores.logs[0][::20]], wanted)
+        close([scores.logprobs[0][::20]], wanted)
 
 
-async def test_a_call_keeps_nothing_of_its_questions(open_: Open) -> None:
+async def test_questions_do_not_stay_cached_after_a_call(open_: Open) -> None:
     """They would take the place of other calls' prefixes."""
     model = open_(batch=64)
     prefixes = [prefix_of(100, seed=seed) for seed in range(4)]
@@ -327,11 +333,12 @@ async def test_a_cancelled_call_ends_and_leaves_others_right(open_: Open, files:
             with pytest.raises(asyncio.CancelledError):
                 await long
         close(
-            (await model.score(prefix_of(40), branches)).logs, Reference(files["llama"]).logs(prefix_of(40), branches)
+            (await model.score(prefix_of(40), branches)).logprobs,
+            Reference(files["llama"]).logs(prefix_of(40), branches),
         )
 
 
-async def test_closing_ends_what_waits(open_: Open) -> None:
+async def test_closing_fails_waiting_calls(open_: Open) -> None:
     model = open_(batch=32)
     calls = [asyncio.create_task(model.score(prefix_of(300), drawn(random.Random(1), 2000))) for _ in range(3)]
     await asyncio.sleep(0.05)
@@ -351,7 +358,9 @@ async def test_a_failed_computation_fails_its_call_only(
         with pytest.raises(ColdframeError, match="code -3"):
             await model.score(prefix_of(20), branches)
     model._context.batch.count = 0
-    close((await model.score(prefix_of(20), branches)).logs, Reference(files["llama"]).logs(prefix_of(20), branches))
+    close(
+        (await model.score(prefix_of(20), branches)).logprobs, Reference(files["llama"]).logs(prefix_of(20), branches)
+    )
 
 
 def test_adapters_are_refused(open_: Open) -> None:
@@ -363,7 +372,7 @@ def test_adapters_are_refused(open_: Open) -> None:
 async def test_a_quantised_model_agrees_within_its_rounding(smollm2: Path, open_: Open) -> None:
     """Q4_1 multiplies activations rounded to 8 bits, so that logits move by tenths with the shape of a batch."""
     model = open_(path=smollm2, context=1024)
-    words = model.words
+    words = model.vocabulary
     prefix = words.prompt("The weather was lovely and we enjoyed every minute of the concert in the park.\n")
     branches = [
         Branch(
@@ -371,6 +380,6 @@ async def test_a_quantised_model_agrees_within_its_rounding(smollm2: Path, open_
         )
         for text in ("Was it sunny? Answer:", "Was it raining? Answer:", "Did they enjoy it? Answer:")
     ]
-    found = (await model.score(prefix, branches)).logs
+    found = (await model.score(prefix, branches)).logprobs
     wanted = Reference(smollm2, type_k=1, type_v=1).logs(prefix, branches)
     close(found, wanted, within=0.7)

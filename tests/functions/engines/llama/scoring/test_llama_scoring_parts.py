@@ -1,4 +1,4 @@
-"""The parts of scoring without a model: trees, rounds over them, prefixes that are kept; and what a plan tells."""
+"""Scoring without a model: token trees, their batches, the prefix cache, and plans."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ggufs import llamas
 
 from functions.engines.llama.memory.plan import PROCESS
 from functions.engines.llama.scoring import plan as planning
-from functions.engines.llama.scoring.batches import rounds
+from functions.engines.llama.scoring.batches import plan_batches
 from functions.engines.llama.scoring.branch import Branch
-from functions.engines.llama.scoring.prefixes import ScoringPrefixes, common
-from functions.engines.llama.scoring.scorer import logs
+from functions.engines.llama.scoring.prefixes import ScoringPrefixes
+from functions.engines.llama.scoring.scorer import log_probabilities
 from functions.engines.llama.scoring.tree import Tree
 
 MIB = 1 << 20
@@ -56,75 +56,80 @@ def drawn(dice: random.Random) -> list[Branch]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(20, 300))
-@pytest.mark.parametrize(("steps", "tips"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
-def test_rounds_compute_every_target_behind_what_leads_to_it(seed: int, steps: int, tips: int) -> None:
+@pytest.mark.parametrize(("steps", "leaves"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
+def test_batches_compute_every_target_after_its_ancestors(seed: int, steps: int, leaves: int) -> None:
     tree = Tree(drawn(random.Random(seed)))
     targets = tree.targets()
     seen = []
-    for todo in rounds(targets, steps=steps, tips=tips):
-        assert todo.tips <= tips
-        assert len(todo.steps) <= steps or len(todo.targets) == 1
+    for batch_plan in plan_batches(targets, steps=steps, leaves=leaves):
+        assert batch_plan.leaves <= leaves
+        assert len(batch_plan.steps) <= steps or len(batch_plan.targets) == 1
         # Each sequence is the tokens of the steps that belong to it, in the order of computation.
-        paths = [[step.node for step in todo.steps if step.low <= tip < step.high] for tip in range(todo.tips)]
+        paths = [
+            [step.node for step in batch_plan.steps if step.low <= leaf < step.high]
+            for leaf in range(batch_plan.leaves)
+        ]
         for path in paths:
-            assert [node.depth for node in path] == list(range(len(todo.lead) + 1, len(todo.lead) + len(path) + 1))
-            assert all(node.parent is before for before, node in itertools.pairwise([*todo.lead, *path]))
-        for target in todo.targets:
+            assert [node.depth for node in path] == list(
+                range(len(batch_plan.ancestors) + 1, len(batch_plan.ancestors) + len(path) + 1)
+            )
+            assert all(node.parent is before for before, node in itertools.pairwise([*batch_plan.ancestors, *path]))
+        for target in batch_plan.targets:
             assert any(target in path for path in paths)
-        assert len({id(step.node) for step in todo.steps}) == len(todo.steps)
-        seen += todo.targets
+        assert len({id(step.node) for step in batch_plan.steps}) == len(batch_plan.steps)
+        seen += batch_plan.targets
     assert [id(node) for node in seen] == [id(node) for node in targets]
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(8, 100))
-@pytest.mark.parametrize("trunk", [1, 30, 90, 101, 250, 1000])
-@pytest.mark.parametrize("tips", [3, 56])
-def test_rounds_compute_little_twice(seed: int, trunk: int, tips: int) -> None:
+@pytest.mark.parametrize("stem", [1, 30, 90, 101, 250, 1000])
+@pytest.mark.parametrize("leaves", [3, 56])
+def test_batches_compute_few_nodes_twice(seed: int, stem: int, leaves: int) -> None:
     dice = random.Random(seed)
     branches = [
         Branch(
-            [at, *(dice.randrange(9) for _ in range(dice.randrange(trunk) + 1))],
+            [at, *(dice.randrange(9) for _ in range(dice.randrange(stem) + 1))],
             [[dice.randrange(9) for _ in range(dice.randrange(1, 7))] for _ in range(dice.randrange(1, 200))],
         )
         for at in range(5)
     ]
-    found, kept = list(rounds(Tree(branches).targets(), steps=100, tips=tips)), set[int]()
-    for todo in found:
-        assert kept.issuperset(map(id, todo.lead))
-        kept.update(id(step.node) for step in todo.steps)
-    total = sum(len(todo.steps) for todo in found)
+    found, kept = list(plan_batches(Tree(branches).targets(), steps=100, leaves=leaves)), set[int]()
+    for batch_plan in found:
+        assert kept.issuperset(map(id, batch_plan.ancestors))
+        kept.update(id(step.node) for step in batch_plan.steps)
+    total = sum(len(batch_plan.steps) for batch_plan in found)
     assert total <= len(kept) + 25 * len(found)
-    assert len(found) <= 2 + len(kept) / (50 if tips == 56 else 3)
+    assert len(found) <= 2 + len(kept) / (50 if leaves == 56 else 3)
 
 
-def test_what_branches_share_is_one_node() -> None:
+def test_branches_share_the_nodes_of_a_common_beginning() -> None:
     tree = Tree([Branch([1, 2, 3], [[7, 8], [7, 9]]), Branch([1, 2, 4], [[5]]), Branch([1, 2], [[3, 6]])])
     assert tree.tokens == 4
     found = [([node.token for node in one.path()], list(one.wanted)) for one in tree.targets()]
     assert found == [([1, 2], [3]), ([1, 2, 3], [7, 6]), ([1, 2, 3, 7], [8, 9]), ([1, 2, 4], [5])]
     for at, node in enumerate(tree.targets()):
         node.found = np.full(len(node.wanted), -1.0 - at)
-    assert [one.tolist() for one in tree.logs()] == [[-5.0, -5.0], [-4.0], [-3.0]]
+    assert [one.tolist() for one in tree.logprobs()] == [[-5.0, -5.0], [-4.0], [-3.0]]
     tree.targets()[2].found = None
-    assert np.isnan(tree.logs()[0]).all() and not np.isnan(tree.logs()[1]).any()
+    assert np.isnan(tree.logprobs()[0]).all() and not np.isnan(tree.logprobs()[1]).any()
 
 
-def test_who_stands_behind_whom() -> None:
+def test_a_node_descends_from_its_ancestors_only() -> None:
     one, two, three, four = Tree([Branch([1, 2], [[3, 7, 8]]), Branch([4], [[5]])]).targets()
-    assert two.behind(one) and three.behind(one) and one.behind(one)
-    assert not one.behind(two) and not four.behind(one)
+    assert two.descends_from(one) and three.descends_from(one) and one.descends_from(one)
+    assert not one.descends_from(two) and not four.descends_from(one)
 
 
 def test_log_softmax_of_a_row() -> None:
     row = np.array([1.0, 3.0, -np.inf, 500.0], np.float32)
     wanted = row.astype(np.float64) - np.logaddexp.reduce(row.astype(np.float64))
-    found = logs(row.copy(), [0, 1, 2, 3])
+    found = log_probabilities(row.copy(), [0, 1, 2, 3])
     assert found is not None
     assert found == pytest.approx(wanted, abs=1e-6)
     for wrong in (np.nan, np.inf):
         row[1] = wrong
-        assert logs(row.copy(), [0]) is None
+        assert log_probabilities(row.copy(), [0]) is None
 
 
 class Cells:
@@ -148,30 +153,25 @@ class Cells:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", walks.seeds(15, 300))
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_kept_prefixes_never_hold_more_than_there_is_room_for(seed: int, count: int) -> None:
+def test_cached_prefixes_never_exceed_the_cells(seed: int, count: int) -> None:
     dice, memory = random.Random(seed), Cells()
-    trunks = ScoringPrefixes(memory, count=count, cells=60)
+    prefixes = ScoringPrefixes(memory, count=count, cells=60)
     for _ in range(200):
         prefix = [dice.randrange(2) for _ in range(dice.randrange(1, 40))]
         more = dice.randrange(1, 20)
-        trunk, known = trunks.place(prefix, more)
+        sequence, known = prefixes.acquire(prefix, more)
         assert known <= len(prefix)
-        assert memory.held.get(trunk, 0) >= known
-        memory.held[trunk] = max(memory.held.get(trunk, 0), len(prefix))
+        assert memory.held.get(sequence, 0) >= known
+        memory.held[sequence] = max(memory.held.get(sequence, 0), len(prefix))
         assert sum(memory.held.values()) + more <= 60
         if dice.random() < 0.1:
-            trunks.drop(trunk)
+            prefixes.drop(sequence)
         else:
-            trunks.grown(trunk, prefix)
-            assert trunks.place(prefix, more) == (trunk, len(prefix))
+            prefixes.store(sequence, prefix)
+            assert prefixes.acquire(prefix, more) == (sequence, len(prefix))
         if dice.random() < 0.02:
             memory.held.clear()
-            trunks.lost()
-
-
-@pytest.mark.parametrize(("one", "other", "count"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2], [1, 3], 1)])
-def test_what_two_prefixes_have_in_common(one: list[int], other: list[int], count: int) -> None:
-    assert common(one, other) == common(other, one) == count
+            prefixes.clear()
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def plan_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_a_plan_says_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
+def test_a_plan_reports_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
     path = llamas.write(tmp_path / "m.gguf", *llamas.llama())
     found = plan_of(path)
     assert found.context == 4096
@@ -199,7 +199,7 @@ def test_a_plan_says_what_was_chosen(plan_of: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "context"), [({}, 1536), ({"batch": 128, "ubatch": 128}, 896), ({"flash_attention": "off"}, 512)]
 )
-def test_a_plan_tells_the_memory_that_is_taken(smollm2: Path, plan_of: Any, options: Any, context: int) -> None:
+def test_a_plan_reports_the_memory_that_is_used(smollm2: Path, plan_of: Any, options: Any, context: int) -> None:
     options = options | {"mmap": False}
     plan = plan_of(smollm2, options, context=context)
     cells = context + options.get("batch", 512)

@@ -1,4 +1,4 @@
-"""Guessing ahead: the same text, sooner; what was guessed rightly and wrongly is counted."""
+"""Speculative decoding: the same text as without, and counts of accepted and rejected tokens."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ WAYS: list[dict[str, Any]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("way", WAYS, ids=["lookup", "same model", "other model"])
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1.2, seed=11)], ids=["greedy", "seeded"])
-async def test_the_same_text_as_without(start: Start, way: dict[str, Any], sampling: Sampling) -> None:
+async def test_the_same_text_with_and_without_speculation(
+    start: Start, way: dict[str, Any], sampling: Sampling
+) -> None:
     plain, quick = start(), start(**way)
     for text in ("round and round and round and ", "A lake, a boat. A lake, a ", "x", "Nothing comes twice"):
         (one, bare), (two, told) = await generate(plain, text, 60, sampling), await generate(quick, text, 60, sampling)
@@ -96,7 +98,7 @@ async def test_the_same_text_as_without(start: Start, way: dict[str, Any], sampl
 
 
 @pytest.mark.anyio
-async def test_a_draft_that_is_the_model_is_always_right(start: Start) -> None:
+async def test_a_draft_model_equal_to_the_model_is_always_accepted(start: Start) -> None:
     _, end = await generate(start(speculation="draft", draft="same.gguf", draft_tokens=4), "Once upon a time", 41)
     assert end.rejected_tokens == 0
     assert end.accepted_tokens == 32, "four of five: the fifth is the model's own"
@@ -114,7 +116,7 @@ async def test_several_sequences_and_a_second_turn(start: Start) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.slow
-async def test_a_real_model_takes_what_it_said_before(start: Start, smollm2: Path) -> None:
+async def test_a_real_model_accepts_repeated_text(start: Start, smollm2: Path) -> None:
     prompt = (
         "<|im_start|>user\nRepeat exactly: the quick brown fox jumps over the lazy dog near the river bank<|im_end|>\n"
         "<|im_start|>assistant\nThe quick brown fox jumps over the lazy dog near the river bank\nthe quick brown"
@@ -136,7 +138,7 @@ def test_a_draft_with_another_vocabulary_is_refused(start: Start, smollm2: Path)
         start(path=smollm2, speculation="draft", draft="other.gguf")
 
 
-def test_a_draft_counts_in_the_plan(start: Start) -> None:
+def test_the_plan_counts_the_draft_model(start: Start) -> None:
     plain, quick = start(), start(speculation="draft", draft="same.gguf")
     assert quick._plan.bytes["ram"] > plain._plan.bytes["ram"]
 
@@ -177,32 +179,32 @@ def test_options_that_exclude_each_other(options: dict[str, Any], words: str) ->
     ],
     ids=["three", "two", "the last time", "repeating", "new", "short", "empty"],
 )
-def test_lookup(tokens: list[int], count: int, expected: list[int]) -> None:
-    assert NgramIndex().guess(tokens, count) == expected
+def test_prompt_lookup(tokens: list[int], count: int, expected: list[int]) -> None:
+    assert NgramIndex().draft(tokens, count) == expected
 
 
 def test_lookup_grows_with_its_text() -> None:
     lookup, text = NgramIndex(), [1, 2, 3, 4]
-    assert lookup.guess(text, 3) == []
+    assert lookup.draft(text, 3) == []
     text += [2, 3]
-    assert lookup.guess(text, 3) == [4, 2, 3]
+    assert lookup.draft(text, 3) == [4, 2, 3]
     text += [7, 2, 3]
-    assert lookup.guess(text, 1) == [7]
+    assert lookup.draft(text, 1) == [7]
 
 
-def test_caution_follows_what_was_right() -> None:
-    caution = DraftLength(8)
-    caution.learn(8, 2)
-    assert caution.count == 2
-    caution.learn(2, 0)
-    assert caution.count == 1
+def test_draft_length_follows_acceptance() -> None:
+    draft_length = DraftLength(8)
+    draft_length.learn(8, 2)
+    assert draft_length.count == 2
+    draft_length.learn(2, 0)
+    assert draft_length.count == 1
     for right in (1, 2, 4):
-        caution.learn(right, right)
-    assert (caution.count, caution.accepted, caution.rejected) == (8, 9, 8)
+        draft_length.learn(right, right)
+    assert (draft_length.count, draft_length.accepted, draft_length.rejected) == (8, 9, 8)
 
 
 @pytest.mark.anyio
-async def test_a_text_that_is_new_to_the_draft_is_read_a_little_in_each_step(start: Start) -> None:
+async def test_a_prompt_new_to_the_draft_model_is_prefilled_in_chunks(start: Start) -> None:
     loaded = start(speculation="draft", draft="same.gguf")
     drafter: Any = loaded.decoder._speculator
     steps: list[int] = []
@@ -218,6 +220,6 @@ async def test_a_text_that_is_new_to_the_draft_is_read_a_little_in_each_step(sta
     text = "one two three four five six seven eight nine ten " * 8
     said, end = await generate(loaded, text, limit=40)
     assert end.completion_tokens == 40
-    assert max(steps) <= draft_model.READ
-    assert sum(steps) > 2 * draft_model.READ, "the prompt was read in the end"
+    assert max(steps) <= draft_model.PREFILL
+    assert sum(steps) > 2 * draft_model.PREFILL, "the prompt was read in the end"
     assert said == (await generate(start(), text, limit=40))[0]
