@@ -15,6 +15,7 @@ from litestar.types import ASGIApp
 from host import __version__
 from host.function import Host
 from host.http import origin
+from host.http.direct_route import DirectRoutes
 from host.http.errors import exception_handlers
 from host.http.middleware import RequestScope
 from host.http.openapi import SchemaPlugin
@@ -56,7 +57,9 @@ def _function_routes(runtime: Runtime) -> list[Any]:
 
 def create(runtime: Runtime) -> ASGIApp:
     """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
-    return RequestScope(litestar(runtime))
+    inner = litestar(runtime)
+    given = {"host": runtime.dispatch, "runtime": runtime}
+    return RequestScope(DirectRoutes(inner, given, runtime.settings.max_body))
 
 
 def litestar(runtime: Runtime) -> Litestar:

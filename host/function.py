@@ -253,6 +253,12 @@ class Host(Protocol):
         Raises `ModelNotFound`, `InvalidRequest`, `QueueFull`, `Unavailable` and what the instance raises.
         """
 
+    async def collect(self, model: str, operation: Operation[Any, Answer], request: Any) -> list[Answer]:
+        """Answer one request of a streaming operation with all its answers at once; raises as `call` does.
+
+        They leave the model's process in one message at the end, so this is cheaper than to iterate a `stream`.
+        """
+
     def stream(self, model: str, operation: Operation[Any, Answer], request: Any) -> Stream[Answer]:
         """Return the stream of answers of a streaming operation; the errors of `call` come from its first answer."""
 

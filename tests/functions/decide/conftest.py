@@ -23,7 +23,7 @@ def smollm2() -> Path:
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def open_(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     """Open models with options; each set of options once."""
     opened: dict[str, LlamaDecide] = {}

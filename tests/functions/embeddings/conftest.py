@@ -24,10 +24,23 @@ def minilm() -> Path:
     return Path(found.origin).parent / "model"
 
 
-@pytest.fixture(scope="session")
-def opener() -> Iterator[Opener]:
-    opened: list[TransformersEmbeddings] = []
+@pytest.fixture(scope="module")
+def opened() -> Iterator[list[Any]]:
+    made: list[Any] = []
+    yield made
+    loads.close(made)
 
+
+@pytest.fixture(autouse=True)
+def _close_own(opened: list[Any]) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    before = len(opened)
+    yield
+    loads.close(opened, before)
+
+
+@pytest.fixture(scope="module")
+def opener(opened: list[Any]) -> Opener:
     def open_(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> TransformersEmbeddings:
         load = given(path, options, **{"quantization": "fp32", **manifest})
         plan = TransformersEmbeddings.plan(load)
@@ -35,11 +48,9 @@ def opener() -> Iterator[Opener]:
         opened.append(loads.checked(made, "embeddings"))
         return opened[-1]
 
-    yield open_
-    for instance in opened:
-        instance.close()
+    return open_
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def instance(opener: Opener, minilm: Path) -> TransformersEmbeddings:
     return opener(minilm)

@@ -15,24 +15,25 @@ import time
 from pathlib import Path
 
 import pytest
+import walks
 from ggufs import llamas
 
 from functions.engines.llama.model import gguf
 
-BATCHES, EACH = 6, 60
+EACH = walks.size(40, 60)
 TRY = """
 import json, os, resource, signal, sys, traceback
 from pathlib import Path
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.scales import Scales
+from functions.engines.llama.memory.estimate import MemoryEstimate
 from host.errors import ColdframeError
 
 def attempt(path):
     options, target = LlamaOptions(batch=32, ubatch=32), Target()
-    scales = Scales(path, options)
+    scales = MemoryEstimate(path, options)
     scales.model(), scales.blocks(), scales.context(target, 64, 1)
     model = Model.open(path, options, target)
     for name in ("general.architecture", "general.name"):
@@ -101,7 +102,8 @@ def heads(whole: bytes) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", walks.seeds(3, 12))
 def test_llama_cpp_in_forks(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     dice = random.Random(batch)

@@ -24,7 +24,7 @@ LIBRARY = os.environ.get("COLDFRAME_RPC_LIBRARY", "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not LIBRARY, reason="COLDFRAME_RPC_LIBRARY is not set")]
 SERVE = """
 import ctypes, sys
-from functions.engines.llama.library import ggml
+from functions.engines.llama.model.library import ggml
 rpc = ctypes.CDLL(sys.argv[1])
 ggml.ggml_backend_dev_by_type.restype = ctypes.c_void_p
 cpu = (ctypes.c_void_p * 1)(ggml.ggml_backend_dev_by_type(0))
@@ -36,10 +36,10 @@ import ctypes, json, re, sys
 from collections import Counter
 import msgspec
 from functions.engines.llama import devices, log, plan, scales
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.library import ggml
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from host.function import Load
 from host.manifest import Manifest

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.memory.devices import Target, choose, pool_of
@@ -85,9 +86,9 @@ def test_closing_twice(smollm2: Path) -> None:
 
 WITH_LITTLE_MEMORY = """
 import resource, sys
-from functions.engines.llama.context import Context
-from functions.engines.llama.devices import Target
-from functions.engines.llama.model import Model
+from functions.engines.llama.model.context import Context
+from functions.engines.llama.memory.devices import Target
+from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from host.errors import OutOfMemory
 model = Model.open(sys.argv[1], LlamaOptions(), Target())
@@ -131,7 +132,8 @@ def test_the_words_of_llama_cpp_without_the_folder() -> None:
     assert ran_out_of_memory([(4, "ggml: Failed to allocate buffer")]) and not ran_out_of_memory(heard)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.soak
+@walks.examples(60, 1000)
 @given(st.text(alphabet="ab  \n\t0<|>äßéñ漢字かな🦊🙂", max_size=60))
 def test_tokens_spell_the_text(model: Model, text: str) -> None:
     words = model.vocabulary

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots, common_prefix
@@ -180,7 +181,8 @@ def test_common_prefix_of_long_equal_beginnings(length: int, most: int) -> None:
     assert common_prefix([*one, -1], [*one, -2], most) == min(length, most)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.soak
+@walks.examples(100, 3000)
 @given(st.data(), st.booleans(), st.booleans())
 def test_memory_always_is_what_slots_say(data: st.DataObject, shares: bool, cuts: bool) -> None:
     memory = Cells(cuts or shares)

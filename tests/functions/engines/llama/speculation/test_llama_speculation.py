@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from ggufs import llamas
-from test_llama_memories import recurrent, windowed
+from ggufs.memories import recurrent, windowed
 
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             path=str(path),
             engine="llama",
             options=msgspec.Raw(msgspec.msgpack.encode(msgspec.convert(options, LlamaOptions))),
-            threads=2,
+            threads=1,
             memory={"ram": 4 << 30},
             base=str(tmp_path),
         )
