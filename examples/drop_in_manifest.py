@@ -20,10 +20,10 @@ options:
 
 def wait_for(client: httpx.Client, name: str, status: int) -> None:
     """Return when `GET /v1/models/NAME` answers with this status: the folder is watched, which takes a moment."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while client.get(f"/v1/models/{name}").status_code != status:
         if time.monotonic() > end:
-            raise SystemExit(f"{name}: the host did not follow the folder within 30 seconds")
+            raise SystemExit(f"{name}: the host did not follow the folder within 60 seconds")
         time.sleep(0.1)
 
 

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import classifiers
 import pytest
-from serving import Served
+from serving import DEADLINE, Served
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The host of the pages' examples; the three manifests beside the demo ones are those that docs/http.md shows."""
+    """A host over a copy of the demo manifests."""
     folder = tmp_path_factory.mktemp("examples")
     manifests = shutil.copytree(ROOT / "manifests", folder / "manifests")
-    classifiers.trained(manifests / "sentiment", classifiers.SENTIMENT)
-    toxicity = {"problem_type": "multi_label_classification"}
-    classifiers.trained(manifests / "toxicity", classifiers.TOXICITY, **toxicity)
-    for name, text in page_manifests().items():
-        (manifests / name).write_text(text)
     host = Served(manifests, "--port", "0", XDG_CACHE_HOME=str(folder / "cache"))
     yield host
     assert host.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def pages(served: Served) -> Served:
+    """The same host, with the models beside the demo ones whose manifests docs/http.md shows."""
+    classifiers.trained(served.manifests / "sentiment", classifiers.SENTIMENT)
+    toxicity = {"problem_type": "multi_label_classification"}
+    classifiers.trained(served.manifests / "toxicity", classifiers.TOXICITY, **toxicity)
+    for name, text in page_manifests().items():
+        (served.manifests / name).write_text(text)
+    end = time.monotonic() + DEADLINE
+    for name in page_manifests():
+        while served.client.get(f"/v1/models/{Path(name).stem}").status_code != 200:
+            assert time.monotonic() < end, served.log.read_text()
+            time.sleep(0.05)
+    return served
 
 
 def page_manifests() -> dict[str, str]:

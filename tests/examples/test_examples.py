@@ -18,7 +18,7 @@ def run(*words: object, **environment: str) -> list[str]:
     """Run a program of examples/ as a user does; returns the lines it prints."""
     done = subprocess.run(
         [sys.executable, *map(str, words)], cwd=ROOT, env={**os.environ, **environment},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()

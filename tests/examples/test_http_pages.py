@@ -62,12 +62,12 @@ def test_every_endpoint_has_an_example(method, path):
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: f"{example.page}-{example.method}-{example.path}")
-def test_the_answer_is_the_pages(served, example):
+def test_the_answer_is_the_pages(pages, example):
     for name in ("all-minilm-l6-v2", *re.findall(r"(rampart-pii|minilm-rerank)", example.path)):
         if example.method == "GET" or example.path.endswith("/unload"):
-            served.client.post(f"/v1/functions/{name}/load").raise_for_status()
+            pages.client.post(f"/v1/functions/{name}/load").raise_for_status()
     body = {"content": example.body, "headers": {"content-type": "application/json"}} if example.body.strip() else {}
-    with served.client.stream(example.method, example.path, **body) as response:
+    with pages.client.stream(example.method, example.path, **body) as response:
         if example.language == "text":
             assert response.status_code == 200
             assert lines_differ(example.answer, response.iter_lines()) is None
@@ -79,13 +79,13 @@ def test_the_answer_is_the_pages(served, example):
 
 
 @pytest.mark.parametrize("path", [path for method, path in documented() if method == "POST" and path.count("/") == 1])
-def test_a_path_without_v1_is_the_same_endpoint(served, path):
+def test_a_path_without_v1_is_the_same_endpoint(pages, path):
     example = next(found for found in examples() if found.page == "http.md" and matches(found, "POST", path))
-    response = served.client.post(path, content=example.body, headers={"content-type": "application/json"})
+    response = pages.client.post(path, content=example.body, headers={"content-type": "application/json"})
     assert response.status_code == 200, response.text
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/health"])
-def test_probes_answer_head(served, path):
-    response = served.client.head(path)
+def test_probes_answer_head(pages, path):
+    response = pages.client.head(path)
     assert (response.status_code, response.content) == (200, b"")
