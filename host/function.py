@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from host.file_format import FileFormat
 from host.manifest import Manifest
 
 Request = TypeVar("Request")
@@ -51,6 +52,15 @@ class Engine(msgspec.Struct, kw_only=True, frozen=True):
     """Modules imported once into the engine's forkserver. Importing them starts no thread and touches no device."""
     suffixes: tuple[str, ...] = ()
     """File endings this engine takes when the manifest says `engine: auto`; none means folders."""
+    formats: tuple[FileFormat, ...] = ()
+    """How its files are chosen among those of a repository or folder. Default: the only file with one of `suffixes`."""
+    adapters: str | None = None
+    """The option that maps names of adapters to what they are; clients choose one by `model: NAME@ADAPTER`."""
+    consent: tuple[str, ...] = ()
+    """Boolean options by which the operator lets code in the model's folder run; models that set one are listed by
+    `coldframe ls` and `/health`."""
+    distributions: tuple[str, ...] = ()
+    """Installed distributions whose versions `/health` shows."""
     options: type[msgspec.Struct] = msgspec.Struct
     """The Struct of the manifest's `options`: each field typed, with a default and a docstring below it."""
 
@@ -261,5 +271,9 @@ class ModelRequest(msgspec.Struct, kw_only=True, frozen=True):
     """Relative paths are relative to this folder: the manifest's own."""
     quantization: str | None = None
     revision: str | None = None
-    suffixes: Sequence[str] = ()
-    """Endings the chosen engine takes; empty when the files decide the engine."""
+    formats: Sequence[FileFormat] = ()
+    """File formats to choose among: the chosen engine's, or those of all engines when the files decide."""
+    required: bool = False
+    """Whether a folder without files of these formats is an error; else it is returned as it is."""
+    endings: Sequence[str] = ()
+    """File endings of all engines: `folder/file` with one of them is a path, not a hub repository."""

@@ -5,7 +5,9 @@ Built from the entry points of the group `coldframe`; a plug-in that cannot be i
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -19,10 +21,12 @@ import structlog
 from host import hooks
 from host.errors import FunctionDisabled, ManifestError
 from host.events import Event
-from host.function import Engine, Function, Source
+from host.file_format import FileFormat, SingleFile
+from host.function import Engine, Function, ModelRequest, Source
 from host.manifest import Manifest
 from host.manifest.options import joined
 from host.placement.handle import Placement
+from host.sources.folder import listing
 
 log = structlog.get_logger(__name__)
 
@@ -94,7 +98,7 @@ class Registry:
         for name in able:
             if suffix and suffix in self._engine(name).suffixes:
                 return self._named(name, function)
-        folders = [name for name in able if not self._engine(name).suffixes]
+        folders = self._folder_engines(able, path)
         if path is None and suffix is None and len(able) > 1:
             return None
         for name in folders if suffix is None else []:
@@ -106,6 +110,52 @@ class Registry:
             key="model",
         )
 
+    @property
+    def formats(self) -> tuple[FileFormat, ...]:
+        """The file formats of all engines, whether their libraries are installed or not."""
+        return tuple(dict.fromkeys(one for engine in self.engines.values() for one in _formats(engine)))
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The file endings of all engines."""
+        return tuple(dict.fromkeys(ending for engine in self.engines.values() for ending in engine.suffixes))
+
+    def request(self, manifest: Manifest, base: Path, function: Function) -> ModelRequest:
+        """Return what a source is asked for; an engine that cannot run the model is reported elsewhere."""
+        engine = None
+        with contextlib.suppress(ManifestError, FunctionDisabled):
+            engine = self.engine(manifest, function)
+        return ModelRequest(
+            model=manifest.model,
+            base=base,
+            quantization=manifest.quantization,
+            revision=manifest.revision,
+            formats=(engine and _formats(engine)) or self.formats,
+            required=bool(engine and engine.suffixes),
+            endings=self.endings,
+        )
+
+    def adapters(self, manifest: Manifest, function: Function) -> tuple[str, ...]:
+        """Return the names of a manifest's adapters, which clients choose by `NAME@ADAPTER`."""
+        options = [engine.adapters for engine in self.candidates(manifest, function) if engine.adapters]
+        found = [manifest.options.get(option) for option in dict.fromkeys(options)]
+        return tuple(str(name) for adapters in found if isinstance(adapters, dict) for name in adapters)
+
+    def consents(self, manifest: Manifest, function: Function) -> tuple[str, ...]:
+        """Return the options by which a manifest lets code in the model's own folder run."""
+        options = [option for engine in self.candidates(manifest, function) for option in engine.consent]
+        return tuple(option for option in dict.fromkeys(options) if manifest.options.get(option) is True)
+
+    @property
+    def consent_options(self) -> tuple[str, ...]:
+        """The options of all engines by which a manifest lets code in the model's own folder run."""
+        return tuple(dict.fromkeys(option for engine in self.engines.values() for option in engine.consent))
+
+    def candidates(self, manifest: Manifest, function: Function) -> list[Engine]:
+        """Return the engine of a manifest, or all that may turn out to run it when only the files could tell."""
+        names = function.instances if manifest.engine == "auto" else (manifest.engine,)
+        return [self.engines[name] for name in names if name in self.engines]
+
     def _named(self, name: str, function: Function) -> Engine:
         if name not in function.instances:
             allowed = ", ".join(function.instances)
@@ -114,6 +164,14 @@ class Registry:
         if reason is not None or name not in self.engines:
             raise FunctionDisabled(f"The engine `{name}` is disabled: {reason or 'no plug-in registers it'}.")
         return self.engines[name]
+
+    def _folder_engines(self, able: Sequence[str], path: Path | None) -> list[str]:
+        """Return the engines that take folders, those first whose format this folder has."""
+        found = [name for name in able if not self._engine(name).suffixes]
+        if path is None or len(found) < 2:
+            return found
+        names = listing(path)
+        return sorted(found, key=lambda name: not any(one.contains(names) for one in self._engine(name).formats))
 
     def _engine(self, name: str) -> Engine:
         return self.engines.get(name) or Engine(name=name, summary="")
@@ -180,6 +238,15 @@ def _ordered(entries: Iterable[EntryPoint]) -> list[EntryPoint]:
     """Return ours first and each once, in a stable order: an outsider cannot take a built-in's name by being early."""
     found = {(entry.name, entry.value): entry for entry in entries}
     return sorted(found.values(), key=lambda entry: (not entry.dist or entry.dist.name != "coldframe", entry.name))
+
+
+def _formats(engine: Engine) -> tuple[FileFormat, ...]:
+    return engine.formats or _single_file(engine.suffixes)
+
+
+@functools.cache
+def _single_file(suffixes: tuple[str, ...]) -> tuple[FileFormat, ...]:
+    return (SingleFile(suffixes),) if suffixes else ()
 
 
 def _call(plugin: Any, hook: str) -> Sequence[Any]:

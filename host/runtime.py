@@ -18,18 +18,17 @@ import structlog
 from host import machine
 from host.catalog import Catalog
 from host.dispatch import Dispatch
-from host.errors import FunctionDisabled, InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
+from host.errors import InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
 from host.events import Event
-from host.function import Engine, Function, ModelRequest, Progress
+from host.function import Engine, Function, Progress
 from host.lifecycle.budget import Budget
 from host.lifecycle.deployment import Deployment
 from host.manifest import Document, Manifest, options
 from host.placement.handle import Placement
 from host.registry import Registry
 from host.settings import Settings
-from host.sources.reference import kind
 from host.sources.resolve import check as check_source
-from host.sources.resolve import resolve
+from host.sources.resolve import claimant, resolve
 
 log = structlog.get_logger(__name__)
 _Observer = Callable[[Event], None]
@@ -42,7 +41,7 @@ class Runtime:
         self.settings = settings
         self.registry = registry or Registry.discover()
         self.budget = Budget(settings.budget, machine.memory_available)
-        self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only)
+        self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only, self.registry.adapters)
         self.dispatch = Dispatch(self.catalog, self.observe)
         self._around = RuntimeServices(self)
         self._warming = False
@@ -79,7 +78,7 @@ class Runtime:
                 known = ", ".join(sorted(self.registry.placements))
                 raise ManifestError(f"no such placement `{manifest.placement}`; known: {known}", key="placement")
             try:
-                check_source(self.registry.sources, wanted_of(manifest, document.file.parent, function, self.registry))
+                check_source(self.registry.sources, self.registry.request(manifest, document.file.parent, function))
             except SourceError as error:
                 if files:
                     raise
@@ -155,11 +154,11 @@ class RuntimeServices:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(progress, stage, done, total)
 
-        wanted = wanted_of(manifest, self.runtime.folder, function, self.runtime.registry)
+        wanted = self.runtime.registry.request(manifest, self.runtime.folder, function)
         try:
             return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
         except ModelFileNotFound as error:
-            if kind(manifest.model) == "hub":
+            if claimant(self.runtime.registry.sources, wanted)[0].name == "hub":
                 raise
             # What lies on this machine, and where, is for its owner: clients read what is raised here.
             log.warning("model is not here", name=manifest.name, reason=error.message)
@@ -220,21 +219,6 @@ async def _preload(deployment: Deployment) -> None:
         await deployment.load()
     except Exception as error:  # noqa: BLE001 - whatever it is, the first call will meet and tell it
         log.warning("preload failed", name=deployment.name, reason=str(error))
-
-
-def wanted_of(manifest: Manifest, base: Path, function: Function, registry: Registry) -> ModelRequest:
-    """Return what a source is asked for; an engine that cannot run it is not its matter, and told elsewhere."""
-    suffixes: tuple[str, ...] = ()
-    with contextlib.suppress(ManifestError, FunctionDisabled):
-        engine = registry.engine(manifest, function)
-        suffixes = engine.suffixes if engine else ()
-    return ModelRequest(
-        model=manifest.model,
-        base=base,
-        quantization=manifest.quantization,
-        revision=manifest.revision,
-        suffixes=suffixes,
-    )
 
 
 @contextlib.contextmanager

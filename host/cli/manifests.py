@@ -13,7 +13,7 @@ from host.errors import ColdframeError, ManifestError
 from host.function import Engine, Function, ModelRequest
 from host.manifest import Document, Manifest, options
 from host.registry import Registry
-from host.runtime import Runtime, wanted_of
+from host.runtime import Runtime
 from host.sources.resolve import claimant
 
 
@@ -27,7 +27,7 @@ class ManifestSet:
 
     def read(self) -> tuple[list[Entry], list[Problem]]:
         """Return what can be served, and what is wrong with the others."""
-        entries, problems = read_folder(self.folder, self.runtime.check)
+        entries, problems = read_folder(self.folder, self.runtime.check, adapters=self.registry.adapters)
         return list(entries.values()), list(problems.values())
 
     def find(self, name: str) -> Entry:
@@ -64,7 +64,7 @@ class ManifestSet:
 
     def wanted(self, manifest: Manifest, function: Function, base: Path) -> ModelRequest:
         """Return what a source is asked for."""
-        return wanted_of(manifest, base, function, self.registry)
+        return self.registry.request(manifest, base, function)
 
 
 def resolved(manifest: Manifest, document: Document, function: Function, engine: Engine | None) -> dict[str, Any]:

@@ -60,7 +60,14 @@ def _wanted(shelf: ManifestSet, name: str, revision: str | None) -> ModelRequest
     except ManifestError:
         if "/" not in name and ":" not in name:
             raise
-        return ModelRequest(model=name, base=Path.cwd(), revision=revision)
+        registry = shelf.registry
+        return ModelRequest(
+            model=name,
+            base=Path.cwd(),
+            revision=revision,
+            formats=registry.formats,
+            endings=registry.endings,
+        )
     if revision is not None:
         raise click.UsageError(f"--revision is for models; the manifest `{name}` has its own key `revision`")
     return shelf.wanted(entry.manifest, entry.function, entry.file.parent)

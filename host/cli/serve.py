@@ -91,7 +91,7 @@ def _check_only(runtime: Runtime, only: str) -> None:
     """Raise `ManifestError` unless a manifest that can be served has the name, with what there is instead."""
     from host.catalog import read_folder
 
-    entries, problems = read_folder(runtime.settings.manifests, runtime.check)
+    entries, problems = read_folder(runtime.settings.manifests, runtime.check, adapters=runtime.registry.adapters)
     names = [entry.manifest.name for entry in entries.values()]
     if only in names or any(only in entry.manifest.aliases for entry in entries.values()):
         return

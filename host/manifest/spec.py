@@ -83,11 +83,6 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     """The engine's own options; docs/manifest.md lists them."""
 
-    @property
-    def remote_code(self) -> bool:
-        """Whether it lets Python code of the model's own folder run: what people are shown of a model they serve."""
-        return self.options.get("trust_remote_code") is True
-
 
 def of_manifest(manifest: Manifest, base: Path | None = None) -> tuple[Manifest, Document]:
     """Return a manifest made in code, checked as a file's would be, and its document; raises `ManifestError`.
