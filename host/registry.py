@@ -44,7 +44,6 @@ class Registry:
     """Everything that can be named in a manifest."""
 
     def __init__(self, plugins: pluggy.PluginManager, origins: Sequence[Origin] = ()) -> None:
-        self._plugins = plugins
         self.origins = tuple(origins)
         self.functions: dict[str, Function] = {}
         self.engines: dict[str, Engine] = {}
@@ -53,8 +52,11 @@ class Registry:
         self.came_from: dict[str, str] = {}
         self.disabled: dict[str, str] = {o.plugin: o.disabled for o in self.origins if o.disabled}
         """Plug-in, `engine NAME` or `function NAME` -> the reason."""
-        for name, plugin in plugins.list_name_plugin():
-            self._collect(name, plugin)
+        hooks_of = {name: _hooks(name, plugin) for name, plugin in plugins.list_name_plugin()}
+        for name, hook in hooks_of.items():
+            self._collect(name, hook)
+        observers = [hook.coldframe_event for hook in hooks_of.values()]
+        self._observers = [observer for observer in observers if observer.get_hookimpls()]
         self._refuse_clashing_options()
         self._find_missing_engines()
         self.engines = {name: self._preloading(engine) for name, engine in self.engines.items()}
@@ -67,11 +69,12 @@ class Registry:
         return cls(plugins, [_register(plugins, entry) for entry in _ordered(entry_points(group=hooks.GROUP))])
 
     def observe(self, event: Event) -> None:
-        """Tell every plug-in of an event; one that raises is logged and hurts nobody."""
-        try:
-            self._plugins.hook.coldframe_event(event=event)
-        except Exception as error:
-            log.error("a plug-in failed to observe an event", exc_info=error)
+        """Pass an event to every plug-in; one that raises is logged and keeps the event from no other one."""
+        for observer in self._observers:
+            try:
+                observer(event=event)
+            except Exception as error:
+                log.error("a plug-in failed to observe an event", exc_info=error)
 
     def function(self, task: str) -> Function:
         """Return the function for a manifest's `task`, by its name or a pipeline name; raises `ManifestError`."""
@@ -176,16 +179,16 @@ class Registry:
     def _engine(self, name: str) -> Engine:
         return self.engines.get(name) or Engine(name=name, summary="")
 
-    def _collect(self, name: str, plugin: Any) -> None:
+    def _collect(self, name: str, hook: pluggy.HookRelay) -> None:
         """Take what one plug-in registers; a hook that raises disables the plug-in."""
         try:
-            for function in _call(plugin, "coldframe_functions"):
+            for function in _flat(hook.coldframe_functions()):
                 self._add(self.functions, function.name, function, name)
-            for engine in _call(plugin, "coldframe_engines"):
+            for engine in _flat(hook.coldframe_engines()):
                 self._add(self.engines, engine.name, engine, name)
-            for placement in _call(plugin, "coldframe_placements"):
+            for placement in _flat(hook.coldframe_placements()):
                 self._add(self.placements, placement.name, placement, name)
-            self.sources.extend(_call(plugin, "coldframe_sources"))
+            self.sources.extend(_flat(hook.coldframe_sources()))
         except Exception as error:
             self.disabled[name] = _reason(error)
             log.error("a plug-in is disabled", plugin=name, exc_info=error)
@@ -240,6 +243,22 @@ def _ordered(entries: Iterable[EntryPoint]) -> list[EntryPoint]:
     return sorted(found.values(), key=lambda entry: (not entry.dist or entry.dist.name != "coldframe", entry.name))
 
 
+def _hooks(name: str, plugin: Any) -> pluggy.HookRelay:
+    """Return the hooks as one plug-in implements them, called through a manager that holds no other plug-in.
+
+    Pluggy's call of a hook on all plug-ins ends with the first exception, and says neither whose it was nor whose
+    each result is. Called one plug-in at a time, a failure disables that one alone.
+    """
+    alone = pluggy.PluginManager(hooks.GROUP)
+    alone.add_hookspecs(hooks)
+    alone.register(plugin, name)
+    return alone.hook
+
+
+def _flat(results: Iterable[Iterable[Any]]) -> list[Any]:
+    return [value for values in results for value in values]
+
+
 def _formats(engine: Engine) -> tuple[FileFormat, ...]:
     return engine.formats or _single_file(engine.suffixes)
 
@@ -247,11 +266,6 @@ def _formats(engine: Engine) -> tuple[FileFormat, ...]:
 @functools.cache
 def _single_file(suffixes: tuple[str, ...]) -> tuple[FileFormat, ...]:
     return (SingleFile(suffixes),) if suffixes else ()
-
-
-def _call(plugin: Any, hook: str) -> Sequence[Any]:
-    implementation = getattr(plugin, hook, None)
-    return tuple(implementation()) if implementation is not None else ()
 
 
 def _installed(module: str) -> bool:

@@ -11,11 +11,13 @@ import pluggy
 import pytest
 
 from host import app, hooks
-from host.errors import descendants
+from host.errors import ModelFileNotFound, descendants
+from host.file_format import Choice, FileRequest
 from host.manifest import Manifest
 from host.registry import Registry
 from host.runtime import Runtime
 from host.settings import read
+from host.sources.choice import choose
 
 DOCS = Path(__file__).parent.parent / "docs"
 README = DOCS.parent / "README.md"
@@ -88,6 +90,8 @@ async def test_the_plug_in_of_the_documentation_works(tmp_path, monkeypatch, col
     folder = tmp_path / "shout"
     folder.mkdir()
     for block in blocks("plugins.md"):
+        if block.startswith("# toy/"):
+            continue
         name = re.match(r"# shout/(\w+\.py)", block)
         assert name is not None
         (folder / name[1]).write_text(block)
@@ -132,3 +136,21 @@ def test_readme_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]+)?\)", README.read_text()):
         if not target.startswith("http"):
             assert (README.parent / target).exists(), target
+
+
+def test_the_file_format_of_the_documentation_works():
+    (source,) = (block for block in blocks("plugins.md") if block.startswith("# toy/file_format.py"))
+    namespace = {}
+    exec(source, namespace)
+    format_ = namespace["ToyFormat"]()
+    names = ["m.small.toy", "m.large.toy", "config.json", "README.md"]
+
+    def chosen(**asked):
+        return choose(names, FileRequest(where="org/repo", **asked), [format_])
+
+    assert chosen(label="small") == Choice(files=("config.json", "m.small.toy"), target="m.small.toy")
+    assert chosen(quantization="large").target == "m.large.toy"
+    assert chosen(file="m.large.toy").target == "m.large.toy"
+    for asked in ({}, {"label": "huge"}):
+        with pytest.raises(ModelFileNotFound, match="expected one"):
+            chosen(**asked)
