@@ -1,6 +1,6 @@
-"""What is served: a folder of manifests on one side, deployments by name and alias on the other.
+"""Keeps the deployments in step with a folder of manifests, and finds them by name, alias or `NAME@ADAPTER`.
 
-Files are read again whenever the folder changes; a broken one is reported and leaves the last good one serving.
+The folder is watched. A manifest that is broken now is reported, and its last good version goes on serving.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 SUFFIXES = (".yaml", ".yml")
 _LISTED = 20
 _LOOK = 5000
-"""Milliseconds between two looks at a folder that tells of no change."""
+"""Milliseconds between two looks at a folder of which no change is reported."""
 
 Check = Callable[[Manifest, Document], Function]
 """Checks a manifest against what is installed and returns its function; raises `ManifestError`."""
@@ -168,7 +168,7 @@ class Catalog:
             watched = _existing(self.folder)
             try:
                 # It wakes every so often without a change: what happened before it began to watch, or on a file system
-                # that tells nobody, is seen then.
+                # that reports none, is seen then.
                 async for _ in awatch(
                     watched, recursive=False, step=50, debounce=400, rust_timeout=_LOOK, yield_on_timeout=True
                 ):

@@ -1,7 +1,7 @@
 """The function contract: what a plug-in registers (`Function`, `Engine`) and what answers in a worker (`Instance`).
 
 Requests and answers are msgspec Structs and flow unchanged from a handler to an instance and back, whatever lies
-between. Nothing here knows HTTP, processes or how a model is run.
+between. HTTP, processes and model libraries are not imported here.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
-    """What an instance will take, told before any weight is read."""
+    """What an instance will take, computed before any weight is read."""
 
     bytes: dict[str, int]
     """Pool -> bytes: `{"ram": 120_000_000}`, `{"cuda:0": …, "ram": …}`."""
@@ -176,10 +176,10 @@ class InstanceInfo(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Progress(Protocol):
-    """Called from any thread while loading; cheap, and dropped where nobody looks."""
+    """Called from any thread while loading; cheap, and dropped where it is not shown."""
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Tell the stage (one word: `weights`, `cache`) and, where known, bytes done of bytes in all."""
+        """Report the stage (one word: `weights`, `cache`) and, where known, bytes done of bytes in all."""
 
 
 class Instance(ABC):
@@ -193,7 +193,7 @@ class Instance(ABC):
     @classmethod
     @abstractmethod
     def plan(cls, load: Load) -> Plan:
-        """Say what will be taken, without reading weights or touching a device's memory."""
+        """Compute what will be taken, without reading weights or touching a device's memory."""
 
     @classmethod
     @abstractmethod
@@ -253,7 +253,7 @@ class Source(ABC):
 
     @abstractmethod
     def claims(self, model: str) -> bool:
-        """Say, from the text of the manifest's `model` alone, whether this source resolves it."""
+        """Return, from the text of the manifest's `model` alone, whether this source resolves it."""
 
     @abstractmethod
     def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:

@@ -89,7 +89,7 @@ class Registry:
         raise ManifestError(f"no function serves the task `{task}`; {hint}{reasons}", key="task")
 
     def engine(self, manifest: Manifest, function: Function, path: Path | None = None) -> Engine | None:
-        """Return the engine for a manifest; None when it is `auto` and only the files could tell.
+        """Return the engine for a manifest; None when it is `auto` and only the files decide.
 
         Raises `ManifestError` for an engine that does not exist or cannot serve the function, `FunctionDisabled` for
         one that is missing or broken.
@@ -155,7 +155,7 @@ class Registry:
         return tuple(dict.fromkeys(option for engine in self.engines.values() for option in engine.consent))
 
     def candidates(self, manifest: Manifest, function: Function) -> list[Engine]:
-        """Return the engine of a manifest, or all that may turn out to run it when only the files could tell."""
+        """Return the engine of a manifest, or all that may turn out to run it when only the files decide."""
         names = function.instances if manifest.engine == "auto" else (manifest.engine,)
         return [self.engines[name] for name in names if name in self.engines]
 
@@ -206,7 +206,7 @@ class Registry:
         return msgspec.structs.replace(engine, preload=tuple(dict.fromkeys((*engine.preload, *modules))))
 
     def _refuse_clashing_options(self) -> None:
-        """Disable functions one of whose options an engine of theirs has too: nobody could tell which one is meant."""
+        """Disable functions one of whose options an engine of theirs has too: which one is meant would not be clear."""
         for name, function in list(self.functions.items()):
             try:
                 for engine in [self.engines[engine] for engine in function.instances if engine in self.engines]:

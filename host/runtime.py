@@ -1,6 +1,6 @@
 """The host without its HTTP face: plug-ins, catalog, budget and dispatch, put together and started.
 
-The Litestar application, direct use in tests and the command line all stand on this one.
+The Litestar application, direct use in tests and the command line are built on it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Runtime:
     def check(self, manifest: Manifest, document: Document, *, files: bool = True) -> Function:
         """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load.
 
-        Without `files`, a model that is not where the manifest says is no reason: it may come yet, and a call tells.
+        Without `files`, a model that is not where the manifest says is no error: it may come yet, and a call reports it.
         """
         with _at(document):
             function = self.registry.function(manifest.task)
@@ -92,7 +92,7 @@ class Runtime:
         return self.check(manifest, document, files=False)
 
     def observe(self, event: Event) -> None:
-        """Tell plug-ins and listeners of an event."""
+        """Pass an event to plug-ins and listeners."""
         self.registry.observe(event)
         for observer in tuple(self._observers):
             observer(event)
@@ -133,7 +133,7 @@ class Runtime:
 
 
 class RuntimeServices:
-    """The `Surroundings` of every deployment of a runtime."""
+    """The `HostServices` of every deployment of a runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -148,7 +148,7 @@ class RuntimeServices:
         loop = asyncio.get_running_loop()
         given_up = threading.Event()
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             if given_up.is_set():
                 raise LoadFailed("The load was given up.")  # ends a download; what it brought is kept
             with contextlib.suppress(RuntimeError):
@@ -156,13 +156,13 @@ class RuntimeServices:
 
         wanted = self.runtime.registry.request(manifest, self.runtime.folder, function)
         try:
-            return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+            return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, report)
         except ModelFileNotFound as error:
             if claimant(self.runtime.registry.sources, wanted)[0].name == "hub":
                 raise
             # What lies on this machine, and where, is for its owner: clients read what is raised here.
             log.warning("model is not here", name=manifest.name, reason=error.message)
-            words = f"The files of `{manifest.name}` are not where its manifest says: `coldframe check` tells more."
+            words = f"The files of `{manifest.name}` are not where its manifest says: `coldframe check` says more."
             raise ModelFileNotFound(words, param="model") from error
         finally:
             given_up.set()
@@ -201,7 +201,7 @@ class RuntimeServices:
 
 
 def _check_options(document: Document, engines: list[Engine], function: Function) -> None:
-    """Raise `ManifestError` for options that suit none of the engines that may run the model, as the first tells it."""
+    """Raise the first engine's `ManifestError` when the options suit none of those that may run the model."""
     refused: list[ManifestError] = []
     for engine in engines:
         try:
@@ -217,7 +217,7 @@ def _check_options(document: Document, engines: list[Engine], function: Function
 async def _preload(deployment: Deployment) -> None:
     try:
         await deployment.load()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the first call will meet and tell it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the first call meets and reports it
         log.warning("preload failed", name=deployment.name, reason=str(error))
 
 

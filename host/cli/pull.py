@@ -1,4 +1,4 @@
-"""`coldframe pull`: a model brought here through the sources, with a progress bar; nothing is loaded."""
+"""`coldframe pull`: downloads models through the sources, with a progress bar; loads nothing."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _bar(name: str) -> Iterator[Progress]:
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(escape(name), total=None)
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             bars.update(task, completed=done, total=total or None)
 
-        yield tell
+        yield report

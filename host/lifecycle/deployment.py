@@ -283,12 +283,12 @@ class Deployment:
             await self._changed.wait()
 
     async def _come_up(self) -> bool:
-        """Bring an instance up, or fail everybody who waits; a load nobody waits for any more is given up."""
+        """Bring an instance up, or fail all waiting calls; a load without waiting calls is cancelled."""
         began = time.monotonic()
         self._record.enter(State.PLANNING, "called")
         startup = asyncio.get_running_loop().create_task(
             Startup(
-                self, self.manifest, self.function, self._around, tell=self._progressed, loading=self._admitted
+                self, self.manifest, self.function, self._around, progress=self._progressed, loading=self._admitted
             ).run()
         )
         startup.add_done_callback(lambda _: self._changed.set())

@@ -1,4 +1,4 @@
-"""What a manifest may say: the keys, their types and defaults. It knows nothing of engines; `options` is theirs."""
+"""The manifest's keys, their types and defaults, and how a manifest is read from a file or made in code."""
 
 from __future__ import annotations
 

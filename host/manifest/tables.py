@@ -48,7 +48,7 @@ def table(struct: type[msgspec.Struct]) -> str:
 
 
 def rewritten(page: str, tables: dict[str, str]) -> str:
-    """Return the page with every table between its two comments; raises `KeyError` for one that nobody makes."""
+    """Return the page with every table between its two comments; raises `KeyError` for an unknown table."""
     return _PLACE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", page)
 
 

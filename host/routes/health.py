@@ -68,7 +68,7 @@ async def readyz(runtime: RuntimeDependency) -> Alive:
 
 @route("/health", http_method=_PROBES, summary="The host at a glance")
 async def health(runtime: RuntimeDependency) -> Health:
-    """Tell devices, versions, what is loaded and what is disabled, and why."""
+    """Return devices, versions, what is loaded and what is disabled, and why."""
     budget = runtime.budget
     return Health(
         status="stopping" if runtime.dispatch.stopping else "ok",
@@ -93,7 +93,7 @@ async def metrics() -> Response[bytes]:
 
 
 def _device(runtime: Runtime) -> dict[str, Any]:
-    """Return what is known without touching a device: workers tell of accelerators when they first see them."""
+    """Return what is known without touching a device: accelerators are reported by workers."""
     return {
         "platform": platform.platform(terse=True),
         "machine": platform.machine(),
