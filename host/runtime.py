@@ -70,7 +70,7 @@ class Runtime:
     def check(self, manifest: Manifest, document: Document, *, files: bool = True) -> Function:
         """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load.
 
-        Without `files`, a model that is not where the manifest says is no error: it may come yet, and a call reports it.
+        Without `files`, a model that is not where the manifest says is no error: it may come yet.
         """
         with _at(document):
             function = self.registry.function(manifest.task)

@@ -1,4 +1,4 @@
-"""Describes what a type expects, such as `a whole number from 1 to 9, or auto`, and words the errors for other values."""
+"""Describes what a type expects, such as `a whole number from 1 to 9, or auto`, and builds the errors for the rest."""
 
 from __future__ import annotations
 
