@@ -1,3 +1,3 @@
-"""The host: it finds manifests, owns the life of every instance and answers HTTP; it never imports a model library."""
+"""The host: reads manifests, manages the life cycle of instances, and serves HTTP. It never imports a model library."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""What is served: a folder of manifests on one side, deployments by name and alias on the other.
+"""Keeps the deployments in step with a folder of manifests, and finds them by name, alias or `NAME@ADAPTER`.
 
-Files are read again whenever the folder changes; a broken one is reported and leaves the last good one serving.
+The folder is watched. A manifest that is broken now is reported, and its last good version goes on serving.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ log = structlog.get_logger(__name__)
 SUFFIXES = (".yaml", ".yml")
 _LISTED = 20
 _LOOK = 5000
-"""Milliseconds between two looks at a folder that tells of no change."""
+"""Milliseconds between two looks at a folder of which no change is reported."""
 
 Check = Callable[[Manifest, Document], Function]
 """Checks a manifest against what is installed and returns its function; raises `ManifestError`."""
 Make = Callable[[Manifest, Function], Deployment]
+Adapters = Callable[[Manifest, Function], tuple[str, ...]]
+"""Returns the names of a manifest's adapters, which clients choose by `NAME@ADAPTER`."""
+
+
+def no_adapters(manifest: Manifest, function: Function) -> tuple[str, ...]:
+    """Return no name: what a catalog of models without adapters is given."""
+    return ()
 
 
 class Problem(msgspec.Struct, kw_only=True, frozen=True):
@@ -49,17 +56,27 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     manifest: Manifest
     document: Document
     function: Function
+    adapters: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that clients may send as `model`: name and aliases, alone and with `@ADAPTER` of each adapter."""
+        own = (self.manifest.name, *self.manifest.aliases)
+        return (*own, *(f"{name}@{adapter}" for adapter in self.adapters for name in own))
 
 
 class Catalog:
     """The manifests and their deployments."""
 
-    def __init__(self, folder: Path, check: Check, make: Make, only: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, check: Check, make: Make, only: str | None = None, adapters: Adapters = no_adapters
+    ) -> None:
         self.folder = folder
         self.problems: dict[Path, Problem] = {}
         self._check = check
         self._make = make
         self._only = only
+        self._adapters_of = adapters
         self._entries: dict[Path, Entry] = {}
         self._deployments: dict[str, Deployment] = {}
         self._names: dict[str, str] = {}
@@ -95,7 +112,7 @@ class Catalog:
         deployment = self.get(base)
         if deployment is None:
             return ""
-        known = ", ".join(_adapters(deployment.manifest)) or "none"
+        known = ", ".join(self._adapters_of(deployment.manifest, deployment.function)) or "none"
         return f" `{base}` has no adapter `{adapter}`; its adapters: {known}."
 
     def entry(self, manifest: Manifest) -> Entry:
@@ -107,9 +124,9 @@ class Catalog:
 
     def refresh(self) -> None:
         """Read the folder and make the deployments agree with it. Nothing is loaded by this."""
-        entries, problems = read_folder(self.folder, self._check, dict(self._entries))
+        entries, problems = read_folder(self.folder, self._check, dict(self._entries), self._adapters_of)
         if self._only is not None:
-            entries = {file: entry for file, entry in entries.items() if self._only in _names(entry.manifest)}
+            entries = {file: entry for file, entry in entries.items() if self._only in entry.names}
         for file, problem in problems.items():
             if self.problems.get(file) != problem:
                 log.warning("manifest refused", file=file.name, line=problem.line, reason=problem.message)
@@ -124,16 +141,22 @@ class Catalog:
             if name not in self._deployments:
                 self._deployments[name] = self._make(entry.manifest, entry.function)
                 log.info("manifest served", name=name, file=entry.file.name, task=entry.function.name)
-            for alias in _names(entry.manifest):
+            for alias in entry.names:
                 self._names[alias] = name
         self._entries = entries
 
     def add(self, manifest: Manifest, document: Document) -> Deployment:
         """Serve one manifest that no folder holds; raises `ManifestError`."""
         function = self._check(manifest, document)
-        entry = Entry(file=document.file, manifest=manifest, document=document, function=function)
+        entry = Entry(
+            file=document.file,
+            manifest=manifest,
+            document=document,
+            function=function,
+            adapters=self._adapters_of(manifest, function),
+        )
         self._deployments[manifest.name] = deployment = self._make(manifest, function)
-        self._names.update(dict.fromkeys(_names(manifest), manifest.name))
+        self._names.update(dict.fromkeys(entry.names, manifest.name))
         self._entries[document.file] = entry
         return deployment
 
@@ -145,7 +168,7 @@ class Catalog:
             watched = _existing(self.folder)
             try:
                 # It wakes every so often without a change: what happened before it began to watch, or on a file system
-                # that tells nobody, is seen then.
+                # that reports none, is seen then.
                 async for _ in awatch(
                     watched, recursive=False, step=50, debounce=400, rust_timeout=_LOOK, yield_on_timeout=True
                 ):
@@ -182,7 +205,7 @@ class Catalog:
 
 
 def read_folder(
-    folder: Path, check: Check, last_good: dict[Path, Entry] | None = None
+    folder: Path, check: Check, last_good: dict[Path, Entry] | None = None, adapters: Adapters = no_adapters
 ) -> tuple[dict[Path, Entry], dict[Path, Problem]]:
     """Read every manifest of a folder (or one file): what is served, and what is wrong with the others.
 
@@ -194,7 +217,7 @@ def read_folder(
     problems: dict[Path, Problem] = {}
     for file in manifest_files(folder):
         try:
-            read[file] = _read(file, check)
+            read[file] = _read(file, check, adapters)
         except Exception as error:
             if not isinstance(error, ColdframeError):  # of a plug-in's check, say: it is this manifest's problem alone
                 log.error("manifest could not be checked", file=file.name, exc_info=error)
@@ -205,14 +228,14 @@ def read_folder(
     owners = _owners(read, before, set(problems))
     entries: dict[Path, Entry] = {}
     for file, entry in read.items():
-        lost = next((name for name in _names(entry.manifest) if owners[name] != file), None)
+        lost = next((name for name in entry.names if owners[name] != file), None)
         if lost is None:
             entries[file] = entry
             continue
         key = "name" if lost == entry.manifest.name else "aliases"
         where = (key,) if key in entry.document.data else ()
         taken = entry.document.error(f"the name `{lost}` is taken by {owners[lost].name}", where)
-        kept = file in before and all(owners.get(name, file) == file for name in _names(before[file].manifest))
+        kept = file in before and all(owners.get(name, file) == file for name in before[file].names)
         problems[file] = _problem(file, taken, kept)
         if kept:
             entries[file] = before[file]
@@ -224,10 +247,10 @@ def _owners(read: dict[Path, Entry], before: dict[Path, Entry], broken: Containe
     owners: dict[str, Path] = {}
     fresh = {file: entry for file, entry in read.items() if file not in broken}
     for file, entry in fresh.items():
-        served = _names(before[file].manifest) if file in before else ()
-        owners.update({name: file for name in _names(entry.manifest) if name in served and name not in owners})
+        served = before[file].names if file in before else ()
+        owners.update({name: file for name in entry.names if name in served and name not in owners})
     for file, entry in (*fresh.items(), *read.items()):
-        for name in _names(entry.manifest):
+        for name in entry.names:
             owners.setdefault(name, file)
     return owners
 
@@ -256,23 +279,19 @@ def manifest_files(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and not f.name.startswith("."))
 
 
-def _read(file: Path, check: Check) -> Entry:
+def _read(file: Path, check: Check, adapters: Adapters) -> Entry:
     manifest, document = load_manifest(file)
-    if len(set(_names(manifest))) != len(_names(manifest)):
+    function = check(manifest, document)
+    found = Entry(
+        file=file,
+        manifest=manifest,
+        document=document,
+        function=function,
+        adapters=adapters(manifest, function),
+    )
+    if len(set(found.names)) != len(found.names):
         raise document.error("a name stands here twice", ("aliases",))
-    return Entry(file=file, manifest=manifest, document=document, function=check(manifest, document))
-
-
-def _names(manifest: Manifest) -> tuple[str, ...]:
-    """Return all that clients may send as `model`: `NAME@ADAPTER` chooses one of the manifest's adapters."""
-    own = (manifest.name, *manifest.aliases)
-    return (*own, *(f"{name}@{adapter}" for adapter in _adapters(manifest) for name in own))
-
-
-def _adapters(manifest: Manifest) -> tuple[str, ...]:
-    """Return the names under `options.adapters`; an engine that knows no adapters has refused the manifest."""
-    adapters = manifest.options.get("adapters")
-    return tuple(map(str, adapters)) if isinstance(adapters, dict) else ()
+    return found
 
 
 def _problem(file: Path, error: ColdframeError, serving: bool) -> Problem:

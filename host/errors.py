@@ -1,6 +1,6 @@
 """Every error a person can meet, in one tree; rendered for clients in `host.http.errors` and nowhere else.
 
-It knows codes, statuses and words, and nothing of HTTP frameworks, engines or where an error happened::
+Each class has its HTTP status and its code::
 
     ColdframeError                     500  server_error
     ├── InvalidRequest                 400  invalid_request
@@ -54,7 +54,7 @@ class ColdframeError(Exception):
     """Root of the tree. The message is for the client: no path, no traceback, no token belongs in it.
 
     `extra` are further JSON fields of the error object (the numbers of a context overflow, say); `retry_after` is in
-    seconds. `retry` tells SDKs whether trying again can help; `None` leaves it to them.
+    seconds. `retry` says whether trying again can help SDKs; `None` leaves it to them.
     """
 
     status: ClassVar[int] = 500
@@ -188,7 +188,7 @@ class QueueTimeout(Unavailable):
 class LoadFailed(Unavailable):
     """The instance could not be loaded; loads are not tried again before the cool-down ends.
 
-    Mostly files or options are at fault, so clients are told how long it lasts and that SDKs need not wait for it.
+    Mostly files or options are at fault, so the answer says how long it lasts, and that SDKs need not wait for it.
     """
 
     code = "load_failed"

@@ -1,7 +1,7 @@
 """The function contract: what a plug-in registers (`Function`, `Engine`) and what answers in a worker (`Instance`).
 
 Requests and answers are msgspec Structs and flow unchanged from a handler to an instance and back, whatever lies
-between. Nothing here knows HTTP, processes or how a model is run.
+between. HTTP, processes and model libraries are not imported here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from host.file_format import FileFormat
 from host.manifest import Manifest
 
 Request = TypeVar("Request")
@@ -61,6 +62,15 @@ class Engine(msgspec.Struct, kw_only=True, frozen=True):
     """Modules imported once into the engine's forkserver. Importing them starts no thread and touches no device."""
     suffixes: tuple[str, ...] = ()
     """File endings this engine takes when the manifest says `engine: auto`; none means folders."""
+    formats: tuple[FileFormat, ...] = ()
+    """How its files are chosen among those of a repository or folder. Default: the only file with one of `suffixes`."""
+    adapters: str | None = None
+    """The option that maps names of adapters to what they are; clients choose one by `model: NAME@ADAPTER`."""
+    consent: tuple[str, ...] = ()
+    """Boolean options by which the operator lets code in the model's folder run; models that set one are listed by
+    `coldframe ls` and `/health`."""
+    distributions: tuple[str, ...] = ()
+    """Installed distributions whose versions `/health` shows."""
     options: type[msgspec.Struct] = msgspec.Struct
     """The Struct of the manifest's `options`: each field typed, with a default and a docstring below it."""
 
@@ -157,7 +167,7 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
-    """What an instance will take, told before any weight is read."""
+    """What an instance will take, computed before any weight is read."""
 
     bytes: dict[str, int]
     """Pool -> bytes: `{"ram": 120_000_000}`, `{"cuda:0": …, "ram": …}`."""
@@ -185,10 +195,10 @@ class InstanceInfo(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Progress(Protocol):
-    """Called from any thread while loading; cheap, and dropped where nobody looks."""
+    """Called from any thread while loading; cheap, and dropped where it is not shown."""
 
     def __call__(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Tell the stage (one word: `weights`, `cache`) and, where known, bytes done of bytes in all."""
+        """Report the stage (one word: `weights`, `cache`) and, where known, bytes done of bytes in all."""
 
 
 class Instance(ABC):
@@ -202,7 +212,7 @@ class Instance(ABC):
     @classmethod
     @abstractmethod
     def plan(cls, load: Load) -> Plan:
-        """Say what will be taken, without reading weights or touching a device's memory."""
+        """Compute what will be taken, without reading weights or touching a device's memory."""
 
     @classmethod
     @abstractmethod
@@ -270,7 +280,7 @@ class Source(ABC):
 
     @abstractmethod
     def claims(self, model: str) -> bool:
-        """Say, from the text of the manifest's `model` alone, whether this source resolves it."""
+        """Return, from the text of the manifest's `model` alone, whether this source resolves it."""
 
     @abstractmethod
     def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
@@ -288,5 +298,9 @@ class ModelRequest(msgspec.Struct, kw_only=True, frozen=True):
     """Relative paths are relative to this folder: the manifest's own."""
     quantization: str | None = None
     revision: str | None = None
-    suffixes: Sequence[str] = ()
-    """Endings the chosen engine takes; empty when the files decide the engine."""
+    formats: Sequence[FileFormat] = ()
+    """File formats to choose among: the chosen engine's, or those of all engines when the files decide."""
+    required: bool = False
+    """Whether a folder without files of these formats is an error; else it is returned as it is."""
+    endings: Sequence[str] = ()
+    """File endings of all engines: `folder/file` with one of them is a path, not a hub repository."""

@@ -5,7 +5,9 @@ Built from the entry points of the group `coldframe`; a plug-in that cannot be i
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -19,10 +21,12 @@ import structlog
 from host import hooks
 from host.errors import FunctionDisabled, ManifestError
 from host.events import Event
-from host.function import Engine, Function, Source
+from host.file_format import FileFormat, SingleFile
+from host.function import Engine, Function, ModelRequest, Source
 from host.manifest import Manifest
 from host.manifest.options import joined
 from host.placement.handle import Placement
+from host.sources.folder import listing
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +44,6 @@ class Registry:
     """Everything that can be named in a manifest."""
 
     def __init__(self, plugins: pluggy.PluginManager, origins: Sequence[Origin] = ()) -> None:
-        self._plugins = plugins
         self.origins = tuple(origins)
         self.functions: dict[str, Function] = {}
         self.engines: dict[str, Engine] = {}
@@ -49,8 +52,11 @@ class Registry:
         self.came_from: dict[str, str] = {}
         self.disabled: dict[str, str] = {o.plugin: o.disabled for o in self.origins if o.disabled}
         """Plug-in, `engine NAME` or `function NAME` -> the reason."""
-        for name, plugin in plugins.list_name_plugin():
-            self._collect(name, plugin)
+        hooks_of = {name: _hooks(name, plugin) for name, plugin in plugins.list_name_plugin()}
+        for name, hook in hooks_of.items():
+            self._collect(name, hook)
+        observers = [hook.coldframe_event for hook in hooks_of.values()]
+        self._observers = [observer for observer in observers if observer.get_hookimpls()]
         self._refuse_clashing_options()
         self._find_missing_engines()
         self.engines = {name: self._preloading(engine) for name, engine in self.engines.items()}
@@ -66,14 +72,16 @@ class Registry:
     def observed(self) -> bool:
         """Whether a plug-in besides the host's own metrics observes events."""
         own = "host.telemetry"
-        return any(impl.function.__module__ != own for impl in self._plugins.hook.coldframe_event.get_hookimpls())
+        found = (implementation for observer in self._observers for implementation in observer.get_hookimpls())
+        return any(implementation.function.__module__ != own for implementation in found)
 
     def observe(self, event: Event) -> None:
-        """Tell every plug-in of an event; one that raises is logged and hurts nobody."""
-        try:
-            self._plugins.hook.coldframe_event(event=event)
-        except Exception as error:
-            log.error("a plug-in failed to observe an event", exc_info=error)
+        """Pass an event to every plug-in; one that raises is logged and keeps the event from no other one."""
+        for observer in self._observers:
+            try:
+                observer(event=event)
+            except Exception as error:
+                log.error("a plug-in failed to observe an event", exc_info=error)
 
     def function(self, task: str) -> Function:
         """Return the function for a manifest's `task`, by its name or a pipeline name; raises `ManifestError`."""
@@ -88,7 +96,7 @@ class Registry:
         raise ManifestError(f"no function serves the task `{task}`; {hint}{reasons}", key="task")
 
     def engine(self, manifest: Manifest, function: Function, path: Path | None = None) -> Engine | None:
-        """Return the engine for a manifest; None when it is `auto` and only the files could tell.
+        """Return the engine for a manifest; None when it is `auto` and only the files decide.
 
         Raises `ManifestError` for an engine that does not exist or cannot serve the function, `FunctionDisabled` for
         one that is missing or broken.
@@ -100,7 +108,7 @@ class Registry:
         for name in able:
             if suffix and suffix in self._engine(name).suffixes:
                 return self._named(name, function)
-        folders = [name for name in able if not self._engine(name).suffixes]
+        folders = self._folder_engines(able, path)
         if path is None and suffix is None and len(able) > 1:
             return None
         for name in folders if suffix is None else []:
@@ -112,6 +120,52 @@ class Registry:
             key="model",
         )
 
+    @property
+    def formats(self) -> tuple[FileFormat, ...]:
+        """The file formats of all engines, whether their libraries are installed or not."""
+        return tuple(dict.fromkeys(one for engine in self.engines.values() for one in _formats(engine)))
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The file endings of all engines."""
+        return tuple(dict.fromkeys(ending for engine in self.engines.values() for ending in engine.suffixes))
+
+    def request(self, manifest: Manifest, base: Path, function: Function) -> ModelRequest:
+        """Return what a source is asked for; an engine that cannot run the model is reported elsewhere."""
+        engine = None
+        with contextlib.suppress(ManifestError, FunctionDisabled):
+            engine = self.engine(manifest, function)
+        return ModelRequest(
+            model=manifest.model,
+            base=base,
+            quantization=manifest.quantization,
+            revision=manifest.revision,
+            formats=(engine and _formats(engine)) or self.formats,
+            required=bool(engine and engine.suffixes),
+            endings=self.endings,
+        )
+
+    def adapters(self, manifest: Manifest, function: Function) -> tuple[str, ...]:
+        """Return the names of a manifest's adapters, which clients choose by `NAME@ADAPTER`."""
+        options = [engine.adapters for engine in self.candidates(manifest, function) if engine.adapters]
+        found = [manifest.options.get(option) for option in dict.fromkeys(options)]
+        return tuple(str(name) for adapters in found if isinstance(adapters, dict) for name in adapters)
+
+    def consents(self, manifest: Manifest, function: Function) -> tuple[str, ...]:
+        """Return the options by which a manifest lets code in the model's own folder run."""
+        options = [option for engine in self.candidates(manifest, function) for option in engine.consent]
+        return tuple(option for option in dict.fromkeys(options) if manifest.options.get(option) is True)
+
+    @property
+    def consent_options(self) -> tuple[str, ...]:
+        """The options of all engines by which a manifest lets code in the model's own folder run."""
+        return tuple(dict.fromkeys(option for engine in self.engines.values() for option in engine.consent))
+
+    def candidates(self, manifest: Manifest, function: Function) -> list[Engine]:
+        """Return the engine of a manifest, or all that may turn out to run it when only the files decide."""
+        names = function.instances if manifest.engine == "auto" else (manifest.engine,)
+        return [self.engines[name] for name in names if name in self.engines]
+
     def _named(self, name: str, function: Function) -> Engine:
         if name not in function.instances:
             allowed = ", ".join(function.instances)
@@ -121,19 +175,27 @@ class Registry:
             raise FunctionDisabled(f"The engine `{name}` is disabled: {reason or 'no plug-in registers it'}.")
         return self.engines[name]
 
+    def _folder_engines(self, able: Sequence[str], path: Path | None) -> list[str]:
+        """Return the engines that take folders, those first whose format this folder has."""
+        found = [name for name in able if not self._engine(name).suffixes]
+        if path is None or len(found) < 2:
+            return found
+        names = listing(path)
+        return sorted(found, key=lambda name: not any(one.contains(names) for one in self._engine(name).formats))
+
     def _engine(self, name: str) -> Engine:
         return self.engines.get(name) or Engine(name=name, summary="")
 
-    def _collect(self, name: str, plugin: Any) -> None:
+    def _collect(self, name: str, hook: pluggy.HookRelay) -> None:
         """Take what one plug-in registers; a hook that raises disables the plug-in."""
         try:
-            for function in _call(plugin, "coldframe_functions"):
+            for function in _flat(hook.coldframe_functions()):
                 self._add(self.functions, function.name, function, name)
-            for engine in _call(plugin, "coldframe_engines"):
+            for engine in _flat(hook.coldframe_engines()):
                 self._add(self.engines, engine.name, engine, name)
-            for placement in _call(plugin, "coldframe_placements"):
+            for placement in _flat(hook.coldframe_placements()):
                 self._add(self.placements, placement.name, placement, name)
-            self.sources.extend(_call(plugin, "coldframe_sources"))
+            self.sources.extend(_flat(hook.coldframe_sources()))
         except Exception as error:
             self.disabled[name] = _reason(error)
             log.error("a plug-in is disabled", plugin=name, exc_info=error)
@@ -151,7 +213,7 @@ class Registry:
         return msgspec.structs.replace(engine, preload=tuple(dict.fromkeys((*engine.preload, *modules))))
 
     def _refuse_clashing_options(self) -> None:
-        """Disable functions one of whose options an engine of theirs has too: nobody could tell which one is meant."""
+        """Disable functions one of whose options an engine of theirs has too: which one is meant would not be clear."""
         for name, function in list(self.functions.items()):
             try:
                 for engine in [self.engines[engine] for engine in function.instances if engine in self.engines]:
@@ -188,9 +250,29 @@ def _ordered(entries: Iterable[EntryPoint]) -> list[EntryPoint]:
     return sorted(found.values(), key=lambda entry: (not entry.dist or entry.dist.name != "coldframe", entry.name))
 
 
-def _call(plugin: Any, hook: str) -> Sequence[Any]:
-    implementation = getattr(plugin, hook, None)
-    return tuple(implementation()) if implementation is not None else ()
+def _hooks(name: str, plugin: Any) -> pluggy.HookRelay:
+    """Return the hooks as one plug-in implements them, called through a manager that holds no other plug-in.
+
+    Pluggy's call of a hook on all plug-ins ends with the first exception, and says neither whose it was nor whose
+    each result is. Called one plug-in at a time, a failure disables that one alone.
+    """
+    alone = pluggy.PluginManager(hooks.GROUP)
+    alone.add_hookspecs(hooks)
+    alone.register(plugin, name)
+    return alone.hook
+
+
+def _flat(results: Iterable[Iterable[Any]]) -> list[Any]:
+    return [value for values in results for value in values]
+
+
+def _formats(engine: Engine) -> tuple[FileFormat, ...]:
+    return engine.formats or _single_file(engine.suffixes)
+
+
+@functools.cache
+def _single_file(suffixes: tuple[str, ...]) -> tuple[FileFormat, ...]:
+    return (SingleFile(suffixes),) if suffixes else ()
 
 
 def _installed(module: str) -> bool:

@@ -1,6 +1,6 @@
 """The host without its HTTP face: plug-ins, catalog, budget and dispatch, put together and started.
 
-The Litestar application, direct use in tests and the command line all stand on this one.
+The Litestar application, direct use in tests and the command line are built on it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ import structlog
 from host import machine
 from host.catalog import Catalog
 from host.dispatch import Dispatch
-from host.errors import FunctionDisabled, InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
+from host.errors import InvalidRequest, LoadFailed, ManifestError, ModelFileNotFound, SourceError
 from host.events import Event
-from host.function import Engine, Function, ModelRequest, Progress
+from host.function import Engine, Function, Progress
 from host.lifecycle.budget import Budget
 from host.lifecycle.deployment import Deployment
 from host.manifest import Document, Manifest, options
 from host.placement.handle import Placement
 from host.registry import Registry
 from host.settings import Settings
-from host.sources.reference import kind
 from host.sources.resolve import check as check_source
-from host.sources.resolve import resolve
+from host.sources.resolve import claimant, resolve
 
 log = structlog.get_logger(__name__)
 _Observer = Callable[[Event], None]
@@ -42,7 +41,7 @@ class Runtime:
         self.settings = settings
         self.registry = registry or Registry.discover()
         self.budget = Budget(settings.budget, machine.memory_available)
-        self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only)
+        self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only, self.registry.adapters)
         self.dispatch = Dispatch(self.catalog, self.observe, self.observed)
         self._around = RuntimeServices(self)
         self._warming = False
@@ -72,7 +71,7 @@ class Runtime:
     def check(self, manifest: Manifest, document: Document, *, files: bool = True) -> Function:
         """Return a manifest's function; raises `ManifestError` for what can be seen to be wrong before any load.
 
-        Without `files`, a model that is not where the manifest says is no reason: it may come yet, and a call tells.
+        Without `files`, a model that is not where the manifest says is no error: it may come yet.
         """
         with _at(document):
             function = self.registry.function(manifest.task)
@@ -80,7 +79,7 @@ class Runtime:
                 known = ", ".join(sorted(self.registry.placements))
                 raise ManifestError(f"no such placement `{manifest.placement}`; known: {known}", key="placement")
             try:
-                check_source(self.registry.sources, wanted_of(manifest, document.file.parent, function, self.registry))
+                check_source(self.registry.sources, self.registry.request(manifest, document.file.parent, function))
             except SourceError as error:
                 if files:
                     raise
@@ -94,7 +93,7 @@ class Runtime:
         return self.check(manifest, document, files=False)
 
     def observe(self, event: Event) -> None:
-        """Tell plug-ins and listeners of an event."""
+        """Pass an event to plug-ins and listeners."""
         self.registry.observe(event)
         for observer in tuple(self._observers):
             observer(event)
@@ -139,7 +138,7 @@ class Runtime:
 
 
 class RuntimeServices:
-    """The `Surroundings` of every deployment of a runtime."""
+    """The `HostServices` of every deployment of a runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -154,21 +153,21 @@ class RuntimeServices:
         loop = asyncio.get_running_loop()
         given_up = threading.Event()
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             if given_up.is_set():
                 raise LoadFailed("The load was given up.")  # ends a download; what it brought is kept
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(progress, stage, done, total)
 
-        wanted = wanted_of(manifest, self.runtime.folder, function, self.runtime.registry)
+        wanted = self.runtime.registry.request(manifest, self.runtime.folder, function)
         try:
-            return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, tell)
+            return await asyncio.to_thread(resolve, self.runtime.registry.sources, wanted, report)
         except ModelFileNotFound as error:
-            if kind(manifest.model) == "hub":
+            if claimant(self.runtime.registry.sources, wanted)[0].name == "hub":
                 raise
             # What lies on this machine, and where, is for its owner: clients read what is raised here.
             log.warning("model is not here", name=manifest.name, reason=error.message)
-            words = f"The files of `{manifest.name}` are not where its manifest says: `coldframe check` tells more."
+            words = f"The files of `{manifest.name}` are not where its manifest says: `coldframe check` says more."
             raise ModelFileNotFound(words, param="model") from error
         finally:
             given_up.set()
@@ -207,7 +206,7 @@ class RuntimeServices:
 
 
 def _check_options(document: Document, engines: list[Engine], function: Function) -> None:
-    """Raise `ManifestError` for options that suit none of the engines that may run the model, as the first tells it."""
+    """Raise the first engine's `ManifestError` when the options suit none of those that may run the model."""
     refused: list[ManifestError] = []
     for engine in engines:
         try:
@@ -223,23 +222,8 @@ def _check_options(document: Document, engines: list[Engine], function: Function
 async def _preload(deployment: Deployment) -> None:
     try:
         await deployment.load()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the first call will meet and tell it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the first call meets and reports it
         log.warning("preload failed", name=deployment.name, reason=str(error))
-
-
-def wanted_of(manifest: Manifest, base: Path, function: Function, registry: Registry) -> ModelRequest:
-    """Return what a source is asked for; an engine that cannot run it is not its matter, and told elsewhere."""
-    suffixes: tuple[str, ...] = ()
-    with contextlib.suppress(ManifestError, FunctionDisabled):
-        engine = registry.engine(manifest, function)
-        suffixes = engine.suffixes if engine else ()
-    return ModelRequest(
-        model=manifest.model,
-        base=base,
-        quantization=manifest.quantization,
-        revision=manifest.revision,
-        suffixes=suffixes,
-    )
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ _LAST_FRAMES = 2.0
 
 
 async def serve(runtime: Runtime, ready: Any = None) -> None:
-    """Serve until told to stop. `ready` is called with the URL once the socket listens."""
+    """Serve until asked to stop. `ready` is called with the URL once the socket listens."""
     from granian.constants import Interfaces
     from granian.server.embed import Server
 
@@ -42,12 +42,12 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
         loop.add_signal_handler(number, over.set)
     serving = loop.create_task(server.serve())
     serving.add_done_callback(lambda _: over.set())
-    telling = loop.create_task(_tell(ready, settings.address, port)) if ready is not None else None
+    announcing = loop.create_task(_announce(ready, settings.address, port)) if ready is not None else None
     await over.wait()
     # Whoever presses Ctrl-C now means at once; the forkservers see their sockets close and end with their workers.
     loop.add_signal_handler(signal.SIGINT, os._exit, 128 + signal.SIGINT)
-    if telling is not None:
-        telling.cancel()
+    if announcing is not None:
+        announcing.cancel()
     ended = serving.done()
     log.info("stopping", grace=settings.grace)
     # Streams end before the server stops: it would wait for them without a bound.
@@ -60,7 +60,7 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
         raise ColdframeError("the HTTP server ended by itself")
 
 
-async def _tell(ready: Any, address: str, port: int) -> None:
+async def _announce(ready: Any, address: str, port: int) -> None:
     host = "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - only compared
     while True:  # until the server listens, however slow the machine; a server that ends cancels this
         with contextlib.suppress(OSError):

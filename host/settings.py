@@ -1,6 +1,6 @@
 """The host's own settings: the `[host]` and `[granian]` tables of granian.toml, typed and checked.
 
-It knows names, types and defaults; what they do is up to whoever reads them. docs/settings.md describes each.
+docs/settings.md describes each setting.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ def address(value: str) -> str:
     try:
         return str(ipaddress.ip_address(value.strip("[]")))
     except ValueError:
-        told = expectation.shown(value)
-        raise ValueError(f"expected an IP address such as 127.0.0.1 or 0.0.0.0, or localhost, got {told}") from None
+        shown = expectation.shown(value)
+        raise ValueError(f"expected an IP address such as 127.0.0.1 or 0.0.0.0, or localhost, got {shown}") from None
 
 
 class _Reading:
-    """One `[host]` table on its way to `Settings`: words become numbers, and what is none is told with its key."""
+    """One `[host]` table on its way to `Settings`: text becomes numbers; an error names the key."""
 
     def __init__(self, file: Path | None, said: HostSettings) -> None:
         self._file = file
@@ -230,8 +230,8 @@ def _check_granian(file: Path | None, found: dict[str, Any]) -> None:
     for key, value in found.items():
         low, high = _BOUNDS.get(key, (1, (1 << 31) - 1))
         if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
-            told = f"expected a whole number from {low} to {high}, got `{value}`"
-            raise ManifestError(told, file=file, key=f"granian.{key}")
+            message = f"expected a whole number from {low} to {high}, got `{value}`"
+            raise ManifestError(message, file=file, key=f"granian.{key}")
         for path in value if isinstance(value, list) else [value]:
             if isinstance(path, Path) and not path.exists():
                 raise ManifestError(f"no such file or folder: {path}", file=file, key=f"granian.{key}")
@@ -251,9 +251,9 @@ def _convert(file: Path | None, data: Any, type_: Any, at: str) -> Any:
         value = data
         for step in steps:
             value = value[step] if isinstance(value, dict) and step in value else value
-        told = expectation.refusal(wanted, value, None) if wanted is not None else message[0].lower() + message[1:]
-        told = told.replace("expected Path", "expected a path")
-        raise ManifestError(told, file=file, key=".".join((at, *steps))) from None
+        refusal = expectation.refusal(wanted, value, None) if wanted is not None else message[0].lower() + message[1:]
+        refusal = refusal.replace("expected Path", "expected a path")
+        raise ManifestError(refusal, file=file, key=".".join((at, *steps))) from None
 
 
 def _path(type_: type, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What to say of a word that nobody knows: the nearest one that somebody does. For keys and fields people write."""
+"""Suggests the nearest known name for an unknown key or field."""
 
 from __future__ import annotations
 

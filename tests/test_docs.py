@@ -13,10 +13,12 @@ import pytest
 
 from host import app, hooks
 from host.cli import group
-from host.errors import descendants
+from host.errors import ModelFileNotFound, descendants
 from host.events import State
+from host.file_format import Choice, FileRequest
 from host.runtime import Runtime
 from host.settings import read
+from host.sources.choice import choose
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROOT = DOCS.parent
@@ -89,6 +91,8 @@ def plugin_files(folder: Path) -> list[Path]:
     """Write the plug-in of the guide as the files that its blocks name."""
     files = []
     for block in blocks("plugins.md"):
+        if block.startswith("# toy/"):
+            continue
         name = re.match(r"# ([\w/]+\.py)", block)
         assert name is not None
         files.append(folder / name[1])
@@ -266,3 +270,21 @@ def test_a_message_with_a_cure_is_one_of_the_code(message):
     words = message.split()
     runs = [" ".join(words[at : at + 3]) for at in range(len(words) - 2)]
     assert any(run in SOURCE for run in runs), "reworded? then write it on the page too"
+
+
+def test_the_file_format_of_the_documentation_works():
+    (source,) = (block for block in blocks("plugins.md") if block.startswith("# toy/file_format.py"))
+    namespace = {}
+    exec(source, namespace)
+    format_ = namespace["ToyFormat"]()
+    names = ["m.small.toy", "m.large.toy", "config.json", "README.md"]
+
+    def chosen(**asked):
+        return choose(names, FileRequest(where="org/repo", **asked), [format_])
+
+    assert chosen(label="small") == Choice(files=("config.json", "m.small.toy"), target="m.small.toy")
+    assert chosen(quantization="large").target == "m.large.toy"
+    assert chosen(file="m.large.toy").target == "m.large.toy"
+    for asked in ({}, {"label": "huge"}):
+        with pytest.raises(ModelFileNotFound, match="expected one"):
+            chosen(**asked)

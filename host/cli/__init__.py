@@ -55,7 +55,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is named, or tell which there are."""
+        """Return the command that is named, or fail with those there are."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise click.UsageError(f"no such command `{args[0]}`; there are: {', '.join(COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)

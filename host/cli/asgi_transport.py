@@ -1,6 +1,6 @@
-"""An application in this very process as httpx sees a server: requests become ASGI calls, answers stream as they come.
+"""An httpx transport that calls an ASGI application in this process; answers stream as they come.
 
-Closing a response that has not ended is what a client that goes away is to a server.
+Closing a response before its end is a disconnect to the application.
 """
 
 from __future__ import annotations

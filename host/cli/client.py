@@ -1,6 +1,6 @@
-"""A running host as the command line sees it: asked over HTTP, and what goes wrong becomes one line with the URL.
+"""HTTP client of the command line: requests to a running host, whose failures become one line with the URL.
 
-httpx is imported when it is needed, so that commands that ask nobody start without it.
+httpx is imported by the first request, so that other commands start without it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUICK = 5.0
 
 
 class Served(msgspec.Struct, kw_only=True, frozen=True):
-    """What `GET /v1/functions` tells."""
+    """The answer of `GET /v1/functions`."""
 
     data: list[Status]
     problems: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -45,7 +45,7 @@ def get(url: str, path: str) -> bytes:
     """Return the body of a quick request; raises `NoHost` when the URL is no coldframe host's, `Failure` for errors."""
     import httpx
 
-    with told(url), httpx.Client(timeout=QUICK, trust_env=False) as client:
+    with failures(url), httpx.Client(timeout=QUICK, trust_env=False) as client:
         return answer(client.get(url + path), url)
 
 
@@ -53,12 +53,12 @@ def post(url: str, path: str) -> bytes:
     """Return the body of a request that takes as long as it takes."""
     import httpx
 
-    with told(url), httpx.Client(timeout=httpx.Timeout(None, connect=QUICK), trust_env=False) as client:
+    with failures(url), httpx.Client(timeout=httpx.Timeout(None, connect=QUICK), trust_env=False) as client:
         return answer(client.post(url + path), url)
 
 
 def served(url: str, body: bytes) -> Served:
-    """Decode what `GET /v1/functions` told."""
+    """Decode the answer of `GET /v1/functions`."""
     try:
         return msgspec.json.decode(body, type=Served)
     except msgspec.DecodeError:
@@ -66,7 +66,7 @@ def served(url: str, body: bytes) -> Served:
 
 
 @contextmanager
-def told(url: str) -> Iterator[None]:
+def failures(url: str) -> Iterator[None]:
     """Tell failed connections by the URL that was tried."""
     import httpx
 

@@ -1,6 +1,6 @@
-"""Where a command finds what it was not told: granian.toml, the folder of manifests, the URL of the running host.
+"""Default places: granian.toml, the folder of manifests, the URL of the running host.
 
-What lies in the working directory comes before what is shipped with coldframe.
+Files in the working directory take precedence over those shipped with coldframe.
 """
 
 from __future__ import annotations

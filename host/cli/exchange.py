@@ -56,7 +56,7 @@ class Screen:
 
 async def ask(http: httpx.AsyncClient, place: str, path: str, body: dict[str, Any], screen: Screen, line: Line) -> None:
     """Post the body and print the answer. Raises `Failure` for what goes wrong, also in the middle of a stream."""
-    with client.told(place):
+    with client.failures(place):
         async with http.stream("POST", place + path, json=body) as response:
             if not response.is_success:
                 raise client.refusal(await response.aread(), response.status_code, place)

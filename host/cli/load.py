@@ -1,4 +1,4 @@
-"""`coldframe load` and `coldframe unload`: an instance of a running host, brought up or taken down by hand."""
+"""`coldframe load` and `coldframe unload`: load or unload a deployment of a running host."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def load_command(name: str, url: str | None) -> None:
     status = _find(place, name)
     with Line() as line:
         done = asyncio.run(_load(place, status.name, line))
-    told = (
+    facts = (
         memory(done.bytes),
         f"slots {slots(done)}" if slots(done) else None,
         f"pid {done.pid}" if done.pid else None,
     )
-    click.echo(f"{done.name} is {done.state}" + "".join(f", {part}" for part in told if part))
+    click.echo(f"{done.name} is {done.state}" + "".join(f", {part}" for part in facts if part))
 
 
 @click.command("unload")
@@ -69,13 +69,13 @@ def _path(name: str, verb: str) -> str:
 
 
 async def _load(place: str, name: str, line: Line) -> Status:
-    """Ask for the load, and show what the host's event stream tells of it meanwhile."""
+    """Ask for the load, and show its progress from the host's event stream."""
     import httpx
 
     async with httpx.AsyncClient(timeout=httpx.Timeout(None, connect=client.QUICK), trust_env=False) as http:
         watching = asyncio.get_running_loop().create_task(_watch(http, place, name, line))
         try:
-            with client.told(place):
+            with client.failures(place):
                 response = await http.post(place + _path(name, "load"))
             return msgspec.json.decode(client.answer(response, place), type=Status)
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ def ls_command(manifests: Path | None, json_: bool) -> None:
     from host.cli.manifests import ManifestSet
 
     logs.set_up()
-    found = inventory(ManifestSet(manifests))
+    shelf = ManifestSet(manifests)
+    found = inventory(shelf)
     if json_:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(_lines(found, shelf.registry.consent_options)))
 
 
 def inventory(shelf: Any) -> dict[str, Any]:
@@ -87,12 +88,12 @@ def _manifest(registry: Any, entry: Any) -> dict[str, Any]:
         "engine": engine.name if engine else manifest.engine,
         "placement": manifest.placement,
         "model": manifest.model,
-        "remote_code": manifest.remote_code,
+        "remote_code": bool(registry.consents(manifest, entry.function)),
         "file": str(entry.file),
     }
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
+def _lines(found: dict[str, Any], consents: Sequence[str] = ()) -> Iterator[str]:
     yield _section(found, "functions", ("name", "engines", "operations", "tasks", "plugin", "distribution", "disabled"))
     yield _section(found, "engines", ("name", "suffixes", "plugin", "distribution", "disabled"))
     yield f"SOURCES     {', '.join(found['sources'])}"
@@ -107,7 +108,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"There is no manifest in {found['folder']} that can be served."
     trusted = [row["name"] for row in found["manifests"] if row["remote_code"]]
     if trusted:
-        yield clean(f"Python code in the model's own folder runs for: {', '.join(trusted)} (trust_remote_code)")
+        yield clean(f"Python code in the model's own folder runs for: {', '.join(trusted)} ({', '.join(consents)})")
     for problem in found["problems"]:
         place = f"{problem['file']}:{problem['line']}" if problem["line"] else problem["file"]
         yield clean(": ".join(part for part in ("not served", place, problem["key"], problem["message"]) if part))

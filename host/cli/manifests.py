@@ -1,4 +1,4 @@
-"""Manifests as the command line reads them: checked against what is installed, without anything being served."""
+"""Reads manifests for commands: checks them against the installed plug-ins, without serving anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from host.errors import ColdframeError, ManifestError
 from host.function import Engine, Function, ModelRequest
 from host.manifest import Document, Manifest, options
 from host.registry import Registry
-from host.runtime import Runtime, wanted_of
+from host.runtime import Runtime
 from host.sources.resolve import claimant
 
 
@@ -27,7 +27,7 @@ class ManifestSet:
 
     def read(self) -> tuple[list[Entry], list[Problem]]:
         """Return what can be served, and what is wrong with the others."""
-        entries, problems = read_folder(self.folder, self.runtime.check)
+        entries, problems = read_folder(self.folder, self.runtime.check, adapters=self.registry.adapters)
         return list(entries.values()), list(problems.values())
 
     def find(self, name: str) -> Entry:
@@ -37,7 +37,7 @@ class ManifestSet:
             if name == entry.manifest.name or name in entry.manifest.aliases:
                 return entry
         names = ", ".join(sorted(entry.manifest.name for entry in entries)) or "none that can be used"
-        broken = f"; not usable: {'; '.join(map(told, problems))}" if problems else ""
+        broken = f"; not usable: {'; '.join(map(located, problems))}" if problems else ""
         raise ManifestError(f"no manifest in {self.folder} is named `{name}`; there are: {names}{broken}")
 
     def check(self, manifest: Manifest, document: Document) -> tuple[Function, Engine | None]:
@@ -64,7 +64,7 @@ class ManifestSet:
 
     def wanted(self, manifest: Manifest, function: Function, base: Path) -> ModelRequest:
         """Return what a source is asked for."""
-        return wanted_of(manifest, base, function, self.registry)
+        return self.registry.request(manifest, base, function)
 
 
 def resolved(manifest: Manifest, document: Document, function: Function, engine: Engine | None) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def resolved(manifest: Manifest, document: Document, function: Function, engine:
     return data
 
 
-def told(problem: Problem) -> str:
+def located(problem: Problem) -> str:
     """Return a problem as `file:line: key: message`."""
     place = f"{problem.file}:{problem.line}" if problem.line else problem.file
     return ": ".join(part for part in (place, problem.key, problem.message) if part)

@@ -1,4 +1,4 @@
-"""One line on a terminal's standard error that is written over and over: what is being waited for."""
+"""A progress line on a terminal's standard error, overwritten with what a command waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`coldframe pull`: a model brought here through the sources, with a progress bar; nothing is loaded."""
+"""`coldframe pull`: downloads models through the sources, with a progress bar; loads nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,14 @@ def _wanted(shelf: ManifestSet, name: str, revision: str | None) -> ModelRequest
     except ManifestError:
         if "/" not in name and ":" not in name:
             raise
-        return ModelRequest(model=name, base=Path.cwd(), revision=revision)
+        registry = shelf.registry
+        return ModelRequest(
+            model=name,
+            base=Path.cwd(),
+            revision=revision,
+            formats=registry.formats,
+            endings=registry.endings,
+        )
     if revision is not None:
         raise click.UsageError(f"--revision is for models; the manifest `{name}` has its own key `revision`")
     return shelf.wanted(entry.manifest, entry.function, entry.file.parent)
@@ -85,7 +92,7 @@ def _bar(name: str) -> Iterator[Progress]:
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         task = bars.add_task(escape(name), total=None)
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             bars.update(task, completed=done, total=total or None)
 
-        yield tell
+        yield report

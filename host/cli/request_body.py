@@ -1,4 +1,4 @@
-"""What stands behind `coldframe run NAME` on the command line, as the JSON body of a function's route."""
+"""Builds the JSON body of a request from the arguments of `coldframe run NAME`."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def run_command(
 
 
 class _Call:
-    """What was asked for, on its way to whoever answers."""
+    """What was asked for, to be sent to a host."""
 
     def __init__(self, name: str, words: tuple[str, ...], json: str | None, operation: str | None, raw: bool) -> None:
         self.name = name
@@ -170,11 +170,11 @@ def _entry(name: str, manifests: Path | None) -> Entry:
 
 
 def _only(shelf: Any) -> list[Entry]:
-    from host.cli.manifests import told
+    from host.cli.manifests import located
 
     entries, problems = shelf.read()
     if problems:
-        raise Failure(told(problems[0]))
+        raise Failure(located(problems[0]))
     return list(entries)
 
 

@@ -91,13 +91,13 @@ def _check_only(runtime: Runtime, only: str) -> None:
     """Raise `ManifestError` unless a manifest that can be served has the name, with what there is instead."""
     from host.catalog import read_folder
 
-    entries, problems = read_folder(runtime.settings.manifests, runtime.check)
+    entries, problems = read_folder(runtime.settings.manifests, runtime.check, adapters=runtime.registry.adapters)
     names = [entry.manifest.name for entry in entries.values()]
     if only in names or any(only in entry.manifest.aliases for entry in entries.values()):
         return
     broken = [_problem(problem) for problem in problems.values()]
-    told = f"no manifest is named `{only}`; there are: {', '.join(sorted(names)) or 'none'}"
-    raise ManifestError(told + (f"; not usable: {'; '.join(broken)}" if broken else ""), key="--only")
+    message = f"no manifest is named `{only}`; there are: {', '.join(sorted(names)) or 'none'}"
+    raise ManifestError(message + (f"; not usable: {'; '.join(broken)}" if broken else ""), key="--only")
 
 
 def _tell(runtime: Runtime, url: str) -> None:

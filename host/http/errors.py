@@ -29,7 +29,7 @@ from host.suggestions import nearest
 log = structlog.get_logger(__name__)
 _BY_STATUS: Mapping[int, type[ColdframeError]] = {404: NotFound, 405: MethodNotAllowed, 413: RequestTooLarge}
 _RETRY_AFTER = 1.0
-"""Seconds, where the error itself knows nothing better."""
+"""Seconds, where the error itself has none."""
 
 
 def error_object(error: ColdframeError) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def error_object(error: ColdframeError) -> dict[str, Any]:
 
 
 def internal(error: BaseException) -> ColdframeError:
-    """Log what nobody expected and return the opaque error the client gets instead."""
+    """Log an unexpected error and return the opaque one that the client gets instead."""
     log.error("unexpected error", exc_info=error)
     return ColdframeError("An internal error happened. The host's log has the details under this request's id.")
 
@@ -47,7 +47,7 @@ def internal(error: BaseException) -> ColdframeError:
 def headers(error: ColdframeError) -> dict[str, str]:
     """Return the headers SDKs obey: when to retry, and whether at all."""
     found: dict[str, str] = {}
-    retry = False if error.status == 500 else error.retry  # what nobody expected happens again
+    retry = False if error.status == 500 else error.retry  # an unexpected error happens again
     if retry is not None:
         found["x-should-retry"] = "true" if retry else "false"
     if error.status in (429, 503) and (error.retry is not False or isinstance(error, LoadFailed)):
@@ -60,7 +60,7 @@ def headers(error: ColdframeError) -> dict[str, str]:
 def from_http(error: HTTPException, fields: Sequence[str] = ()) -> ColdframeError:
     """Return our error for one of Litestar's: bad bodies, unknown paths, wrong methods.
 
-    `fields` are those of the body that the path takes: of one that is not among them the nearest is told.
+    `fields` are those of the body that the path takes: an unknown one is answered with the nearest of them.
     """
     if error.status_code >= 500:
         return internal(error)

@@ -36,7 +36,7 @@ def guard(allowed: tuple[str, ...]) -> Callable[[Asked], Awaitable[None]]:
 
 
 def _own(origin: str, host: str) -> bool:
-    """Say whether the page came from this very host, not by a name: anybody could let one point here."""
+    """Return whether the page came from this very host, not by a name: anybody could let one point here."""
     try:
         name = urlsplit(origin).hostname or ""
         same = urlsplit(origin).netloc == host

@@ -1,1 +1,1 @@
-"""The life of instances: one owner per deployment, a budget in bytes, queues with bounds, cool-downs."""
+"""The life cycle of instances: deployments, the memory budget, queues and cool-downs."""

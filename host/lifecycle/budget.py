@@ -1,6 +1,6 @@
-"""Memory in bytes: who holds how much of which pool, and who must go before the next one may load.
+"""The memory budget: reserves the bytes of plans in pools, and evicts idle instances until a plan fits.
 
-It decides by numbers alone. What a holder is and how it goes is behind the members of `Holder`.
+A `Holder` is whatever holds memory; deployments are the only ones.
 """
 
 from __future__ import annotations

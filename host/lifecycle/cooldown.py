@@ -1,4 +1,4 @@
-"""How long a deployment that failed to load stays failed: a time that doubles with each failure in a row."""
+"""The cool-down after a failed load; it doubles with each failure in a row."""
 
 from __future__ import annotations
 

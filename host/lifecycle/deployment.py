@@ -1,7 +1,7 @@
-"""One manifest's life: cold, planning, loading, ready, draining, failed. One task owns the state; others ask.
+"""The life cycle of one manifest's instance, as a state machine whose states are those of `host.events.State`.
 
-Calls come in through `acquire` and go out through `release`; the owner brings an instance up when somebody waits and
-takes it down when nobody has for long enough, when memory is needed, or when told to.
+Calls come in through `acquire` and go out through `release`. One task, the owner, brings an instance up when a call
+waits, and takes it down when it is idle, when its memory is needed, or on request.
 """
 
 from __future__ import annotations
@@ -88,11 +88,8 @@ class Deployment:
         self._cooldown = Cooldown(time.monotonic)
         self._changed = asyncio.Event()
         self._running: Running | None = None
-        self._error: ColdframeError | None = None
         self._ready_at = 0.0
         self._asked = Queue(_ANY, manifest.name)
-        self._going: str | None = None
-        self._going_by = math.inf
         self._closing: str | None = None
         self._paused = False
         self._timed = False
@@ -150,7 +147,7 @@ class Deployment:
         self.last_used = time.monotonic()
         if self._queue:
             self._grant()
-        if (not self.in_flight and not self._timed) or self._going is not None or not self._open:
+        if (not self.in_flight and not self._timed) or not self._open:
             self._changed.set()
         self._around.budget.poke()
 
@@ -173,7 +170,7 @@ class Deployment:
         running = self._running
         if running is None:
             loading = bool(self._asked)
-            self._asked.refuse(Unavailable("The model was told to unload while it was loading."))
+            self._asked.refuse(Unavailable("The model was unloaded while it was loading."))
             self._changed.set()  # a load that no call waits for is given up
             return loading
         self._go(reason)
@@ -262,9 +259,9 @@ class Deployment:
 
     @property
     def _open(self) -> bool:
-        """Whether calls may start: loaded, not on its way down, not dying."""
+        """Whether calls may start: ready, and the worker lives."""
         running = self._running
-        return self.state is State.READY and self._going is None and running is not None and running.link.alive
+        return self.state is State.READY and running is not None and running.link.alive
 
     @property
     def _takes_calls(self) -> bool:
@@ -285,8 +282,8 @@ class Deployment:
     def _refuse_now(self) -> None:
         self._refuse_closing()
         left = self._cooldown.left()
-        if self.state is State.FAILED and self._error is not None and left > 0:
-            error = from_body(self._error.body())
+        if self._record.error is not None and left > 0:
+            error = from_body(self._record.error.body())
             error.retry_after = left
             raise error
 
@@ -326,11 +323,13 @@ class Deployment:
             await self._changed.wait()
 
     async def _come_up(self) -> bool:
-        """Bring an instance up, or fail everybody who waits; a load nobody waits for any more is given up."""
+        """Bring an instance up, or fail all waiting calls; a load without waiting calls is cancelled."""
         began = time.monotonic()
         self._record.enter(State.PLANNING, "called")
         startup = asyncio.get_running_loop().create_task(
-            Startup(self, self.manifest, self.function, self._around, tell=self._told, loading=self._admitted).run()
+            Startup(
+                self, self.manifest, self.function, self._around, progress=self._progressed, loading=self._admitted
+            ).run()
         )
         startup.add_done_callback(lambda _: self._changed.set())
         given_up = False
@@ -368,7 +367,6 @@ class Deployment:
         elif isinstance(error, InvalidRequest | ManifestError):  # what is wrong is the model, not the client's request
             error = LoadFailed(error.message)
         error.retry_after = self._cooldown.fail()
-        self._error = error
         self._record.failed(error)
         self._queue.refuse(error)
         self._asked.refuse(error)
@@ -382,7 +380,7 @@ class Deployment:
             if reason is not None:
                 return reason
             idle_left = self._idle_left()
-            left = min(math.inf if idle_left is None else idle_left, self._going_by - time.monotonic())
+            left = min(math.inf if idle_left is None else idle_left, self._drain_left())
             self._timed = not math.isinf(left) or math.isinf(self.manifest.idle)
             try:
                 await asyncio.wait_for(self._changed.wait(), None if math.isinf(left) else max(0.0, left))
@@ -402,13 +400,10 @@ class Deployment:
         assert self._running is not None
         if self._running.link.ended.done():
             return "died"
-        if self._closing is not None and self._going is None:  # told just before it was up
+        if self._closing is not None:  # closed just before it was up
             self._go(self._closing)
-        if self._going is not None:
-            if self.state is State.READY:
-                self._record.enter(State.DRAINING, self._going)
-            over = not self.in_flight or time.monotonic() >= self._going_by
-            return self._going if over else None
+        if self.state is State.DRAINING:
+            return self._record.reason if not self.in_flight or self._drain_left() <= 0 else None
         idle = self._free and not self._queue
         return "idle" if idle and time.monotonic() - self.last_used >= self.manifest.idle else None
 
@@ -418,32 +413,38 @@ class Deployment:
         return max(0.0, self.manifest.idle - (time.monotonic() - self.last_used))
 
     def _go(self, reason: str) -> None:
-        if self._going is None:
-            self._going = reason
-            self._going_by = time.monotonic() + self._around.drain
+        """Start no further call, and end the instance when those in flight have ended or the drain time is over."""
+        if self.state is State.READY:
+            self._record.enter(State.DRAINING, reason)
         self._changed.set()
+
+    def _drain_left(self) -> float:
+        """Return the seconds that calls in flight have to end; infinite while it does not drain."""
+        if self.state is not State.DRAINING:
+            return math.inf
+        return self._record.entered + self._around.drain - time.monotonic()
 
     async def _go_down(self, reason: str) -> None:
         running = self._running
         assert running is not None
         if reason == "died":
             self._record.died(running.link.ended.result())
-        elif self.state is not State.DRAINING:
-            self._record.enter(State.DRAINING, reason)
+        else:
+            self._go(reason)
         try:
             await running.link.stop(self._around.grace)
         except Exception as error:  # the deployment must live on, whatever its place thinks of ending
             log.error("instance could not be stopped", name=self.name, exc_info=error)
-        self._running, self._going, self._going_by = None, None, math.inf
+        self._running = None
         self._around.budget.release(self)
         if reason != "died":
             self._record.evicted(reason)
         self._record.enter(State.COLD, reason)
         running.down.set_result(None)
 
-    def _told(self, stage: str, done: int = 0, total: int = 0) -> None:
+    def _progressed(self, stage: str, done: int = 0, total: int = 0) -> None:
         self._memory_at = time.monotonic() if stage == WAITING_FOR_MEMORY else math.inf
-        if stage == RETRYING:
+        if stage == RETRYING and self.state is State.LOADING:  # or it ran out of memory while it planned
             self._record.enter(State.PLANNING, stage)
         self._record.progressed(stage, done, total)
 

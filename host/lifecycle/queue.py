@@ -1,7 +1,4 @@
-"""Those who wait for one deployment: first come, first served, bounded in number.
-
-It keeps tickets in order and knows nothing of clocks, loads or calls.
-"""
+"""The queue of calls that wait for one deployment: first come, first served, of bounded size."""
 
 from __future__ import annotations
 
@@ -34,18 +31,18 @@ class Queue:
                 extra={"queue_size": self._size},
             )
         ticket: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Its holder may be gone in the moment it is refused: then nobody asks why.
+        # The caller may be gone as it is refused: the error is then retrieved here.
         ticket.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._tickets.append(ticket)
         return ticket
 
     def leave(self, ticket: asyncio.Future[None]) -> None:
-        """Take out a ticket that nobody waits for any more."""
+        """Remove a ticket whose caller stopped waiting."""
         if ticket in self._tickets:
             self._tickets.remove(ticket)
 
     def serve(self) -> bool:
-        """Let the first one start; returns False when nobody waits."""
+        """Let the first one start; returns False when the queue is empty."""
         while self._tickets:
             ticket = self._tickets.popleft()
             if not ticket.done():

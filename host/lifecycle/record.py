@@ -1,6 +1,6 @@
-"""What is known of one deployment: state, plan, progress, counters, last error; every change is told as an event.
+"""The record of one deployment: state, plan, progress, counters, last error. Every change is sent as an event.
 
-It only keeps and tells; what happens next is the deployment's to decide.
+Transitions between states are checked here against the table of `host.events.State`; the deployment decides on them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from host.errors import ColdframeError
-from host.events import Died, Event, Evicted, Loaded, LoadProgressed, State, StateChanged
+from host.events import Died, Event, Evicted, IllegalTransition, Loaded, LoadProgressed, State, StateChanged
 from host.function import Plan
 from host.lifecycle.status import LastError, LoadProgress
 from host.placement.handle import ExitInfo
@@ -27,6 +27,11 @@ class Record:
         self.task = task
         self.state = State.COLD
         self.since = time.time()
+        self.reason = ""
+        """Why it is in this state."""
+        self.entered = time.monotonic()
+        self.error: ColdframeError | None = None
+        """What the load failed with, while the state is `failed`."""
         self.plan: Plan | None = None
         self.bytes: dict[str, int] = {}
         self.advance: LoadProgress | None = None
@@ -46,8 +51,16 @@ class Record:
         return self.advance if self.coming_up else None
 
     def enter(self, state: State, reason: str) -> None:
-        """Go to a state. Whoever holds no memory there holds none in the record."""
-        old, self.state, self.since = self.state, state, time.time()
+        """Go to a state, in which `bytes` are empty when no memory is held there.
+
+        Raises `IllegalTransition`, and changes nothing, when the present state does not lead to it.
+        """
+        old = self.state
+        if not old.may_become(state):
+            log.error("illegal transition", name=self.name, old=old, new=state, reason=reason)
+            raise IllegalTransition(f"`{self.name}` cannot go from {old} to {state} ({reason})")
+        self.state, self.since, self.reason, self.entered = state, time.time(), reason, time.monotonic()
+        self.error = None
         if state in (State.COLD, State.PLANNING, State.FAILED):
             self.bytes = {}
         self._observe(StateChanged(name=self.name, task=self.task, old=old, new=state, reason=reason))
@@ -74,6 +87,7 @@ class Record:
         """Note why a load failed."""
         self.last_error = LastError(at=time.time(), code=error.code, message=error.message)
         self.enter(State.FAILED, error.message)
+        self.error = error
 
     def died(self, ending: ExitInfo) -> None:
         """Note how an instance ended by itself."""

@@ -1,6 +1,6 @@
-"""One attempt to bring an instance up: find the files, make a place, plan, be admitted, load.
+"""One attempt to start an instance: resolve the files, open a worker, plan, reserve memory, load.
 
-It leaves nothing behind when it fails or is cancelled. When and why an attempt is made is the deployment's business.
+A failed or cancelled attempt stops its worker and releases its memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HostServices(Protocol):
         """Return the model's file or folder, fetching it first when need be."""
 
     def engine(self, manifest: Manifest, function: Function, path: Path | None) -> Engine | None:
-        """Return the engine that runs the manifest, None when only the files (not resolved yet) could tell."""
+        """Return the engine that runs the manifest, None when the files decide and are not resolved yet."""
 
     def options(self, manifest: Manifest, engine: Engine, function: Function) -> tuple[msgspec.Raw, msgspec.Raw]:
         """Return the manifest's options for the engine and for the function, checked by their types, as msgpack."""
@@ -71,7 +71,7 @@ class Running(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Startup:
-    """One attempt. `tell` hears of stages; `loading` is called when the plan was admitted."""
+    """One attempt. `progress` is called with stages; `loading` is called when the plan was admitted."""
 
     def __init__(
         self,
@@ -80,27 +80,27 @@ class Startup:
         function: Function,
         around: HostServices,
         *,
-        tell: Progress,
+        progress: Progress,
         loading: Callable[[Plan], None],
     ) -> None:
         self._holder = holder
         self._manifest = manifest
         self._function = function
         self._around = around
-        self._tell = tell
+        self._report = progress
         self._loading = loading
         self._moved = asyncio.Event()
 
     async def run(self) -> Running:
         """Bring the instance up; a load that ran out of memory is tried once more, with less."""
-        self._tell("resolving")
+        self._report("resolving")
         path = await self._around.resolve(self._manifest, self._function, self._progress)
         engine = self._around.engine(self._manifest, self._function, path)
         assert engine is not None
         try:
             return await self._attempt(path, engine, 0)
         except OutOfMemory:
-            self._tell(RETRYING)
+            self._report(RETRYING)
             return await self._attempt(path, engine, 1)
 
     async def _attempt(self, path: Path, engine: Engine, attempt: int) -> Running:
@@ -117,7 +117,7 @@ class Startup:
             base=str(self._around.folder(self._manifest)),
             attempt=attempt,
         )
-        self._tell("starting")
+        self._report("starting")
         placement = self._around.placement(self._manifest.placement)
         opening = asyncio.ensure_future(
             placement.open(
@@ -133,16 +133,16 @@ class Startup:
             raise
 
     async def _come_up(self, link: WorkerHandle, engine: Engine) -> Running:
-        self._tell("planning")
+        self._report("planning")
         plan = await self._watched(link.plan())
-        self._tell(WAITING_FOR_MEMORY)
+        self._report(WAITING_FOR_MEMORY)
         await self._around.budget.admit(self._holder, plan)
         self._loading(plan)
         try:
             facts = await self._watched(link.load(plan, self._progress))
         except LoadFailed as error:
             if link.ended.done() and link.ended.result().killed:
-                # What the kernel does to the one who takes the last page; nobody else sends SIGKILL.
+                # The kernel kills a process that takes the last page; the host sends no SIGKILL here.
                 raise OutOfMemory(f"The model's process was killed while it loaded: {error.message}") from error
             raise
         down: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -154,12 +154,12 @@ class Startup:
 
     def _progress(self, stage: str, done: int = 0, total: int = 0) -> None:
         self._moved.set()
-        self._tell(stage, done, total)
+        self._report(stage, done, total)
 
     async def _watched(self, work: Awaitable[T]) -> T:
         """Return what `work` gives; raises `LoadFailed` when nothing has moved for the stall time."""
         task = asyncio.ensure_future(work)
-        # Whoever waits may be cancelled in the moment the work fails: then nobody asks how.
+        # The waiter may be cancelled as the work fails: the error is then retrieved here.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             while not (await asyncio.wait({task}, timeout=self._around.stall))[0]:

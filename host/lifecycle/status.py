@@ -1,4 +1,4 @@
-"""What `GET /v1/functions` tells of one deployment."""
+"""The status of one deployment, as `GET /v1/functions` returns it."""
 
 from __future__ import annotations
 

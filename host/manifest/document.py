@@ -1,7 +1,4 @@
-"""A YAML file as typed values: data is fitted to a Struct, and what does not fit is told with file, line, key and cure.
-
-It knows YAML and msgspec types, and nothing of what a manifest means.
-"""
+"""A YAML file as typed values: converts data to Structs; errors have file, line, key and what would be right."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ class Document:
             message, _, place = str(error).partition(" - at `$")
             if isinstance(error.__cause__, ValueError):  # of a Struct that refuses what its fields say together
                 raise self.error(message, at + _steps(place)) from None
-            raise self._told(message, info, at, _steps(place)) from None
+            raise self._refusal(message, info, at, _steps(place)) from None
 
     def _part(self, at: Where) -> Any:
         data: Any = self.data
@@ -59,8 +56,8 @@ class Document:
             data = {} if data is None else data
         return data
 
-    def _told(self, message: str, info: Any, at: Where, steps: Where) -> ManifestError:
-        """Return msgspec's complaint in the words of somebody who writes YAML."""
+    def _refusal(self, message: str, info: Any, at: Where, steps: Where) -> ManifestError:
+        """Return msgspec's error in terms of YAML."""
         where = at + steps
         missing = _MISSING.match(message)
         if missing:

@@ -1,7 +1,4 @@
-"""What a type expects, in words for somebody who writes YAML: `a whole number from 1 to 9, or auto`.
-
-It knows msgspec's view of types, and neither files nor manifests.
-"""
+"""Describes what a type expects, such as `a whole number from 1 to 9, or auto`, and builds the errors for the rest."""
 
 from __future__ import annotations
 
@@ -59,16 +56,16 @@ def words(info: Any) -> str:
 def refusal(info: Any, value: Any, word: str | None) -> str:
     """Return the sentence that refuses `value`, which stands in the file as the bare `word` where that is known."""
     kinds = [member.type if isinstance(member, inspect.Metadata) else member for member in _members(info)]
-    told = f"expected {words(info)}, got {shown(value, word)}"
+    message = f"expected {words(info)}, got {shown(value, word)}"
     choices = [str(choice) for kind in kinds if isinstance(kind, inspect.LiteralType) for choice in kind.values]
     if word and value is not None and not isinstance(value, str) and _any(kinds, inspect.StrType):
-        return f'{told}: put it in quotes, "{word}"'
+        return f'{message}: put it in quotes, "{word}"'
     if not isinstance(value, list | dict) and _any(kinds, inspect.ListType, inspect.VarTupleType):
-        return f"{told}: write it as [{'' if value is None else word or value}]"
+        return f"{message}: write it as [{'' if value is None else word or value}]"
     if isinstance(value, str) and word is None and _any(kinds, inspect.IntType, inspect.FloatType, inspect.BoolType):
-        return f"{told} in quotes, which make it text"
+        return f"{message} in quotes, which make it text"
     near = difflib.get_close_matches(str(value).lower(), choices, n=1, cutoff=0.6)
-    return f"{told}; did you mean `{near[0]}`?" if near else told
+    return f"{message}; did you mean `{near[0]}`?" if near else message
 
 
 def shown(value: Any, word: str | None = None) -> str:

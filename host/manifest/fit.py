@@ -1,6 +1,6 @@
-"""Data from a file made to fit a type before it is checked: unknown keys refused, nulls dropped, times counted out.
+"""Prepares data from a file for its type: refuses unknown keys, drops nulls, converts durations to seconds.
 
-It goes as deep as the Structs do; what lies in a free mapping is left as it is.
+Structs are followed at any depth; free mappings are left as they are.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _struct(tree: Tree, data: dict[str, Any], info: inspect.StructType, where: W
 
 
 def unknown(tree: Tree, key: str, known: list[str], where: Where) -> ManifestError:
-    """Return the error for a key that nobody knows, with the nearest one that somebody does."""
+    """Return the error for an unknown key, with the nearest known one."""
     return tree.error(f"unknown key `{key}`; {nearest(key, known, 'keys')}", (*where, key))
 
 
 def _chooses(info: Any, word: str) -> bool:
-    """Say whether `on`, `off`, `yes` or `no` is one of the words to choose from, and no boolean is wanted."""
+    """Return whether `on`, `off`, `yes` or `no` is one of the words to choose from, and no boolean is wanted."""
     members = info.types if isinstance(info, inspect.UnionType) else (info,)
     literals = [member for member in members if isinstance(member, inspect.LiteralType)]
     wants_bool = any(isinstance(member, inspect.BoolType) for member in members)

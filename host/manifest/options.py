@@ -1,7 +1,4 @@
-"""The type of a manifest's `options`: the engine's options and the function's, side by side in one mapping.
-
-It knows Structs and no engine or function by name.
-"""
+"""The type of a manifest's `options`: the fields of the engine's and of the function's options in one Struct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest may say: the keys, their types and defaults. It knows nothing of engines; `options` is theirs."""
+"""The manifest's keys, their types and defaults, and how a manifest is read from a file or made in code."""
 
 from __future__ import annotations
 
@@ -82,11 +82,6 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """How many requests may wait, and how long."""
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     """The engine's own options; docs/manifest.md lists them."""
-
-    @property
-    def remote_code(self) -> bool:
-        """Whether it lets Python code of the model's own folder run: what people are shown of a model they serve."""
-        return self.options.get("trust_remote_code") is True
 
 
 def of_manifest(manifest: Manifest, base: Path | None = None) -> tuple[Manifest, Document]:

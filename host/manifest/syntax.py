@@ -1,7 +1,7 @@
 """YAML text as plain data, with the line of every key and the text of every bare word.
 
 Words mean what YAML authors mean by them: `yes` is true, `1e-3` a number, `2024-01-01`, `1:30` and `007` are text.
-Anchors, aliases and `<<` work, within bounds. It knows nothing of what a file says.
+Anchors, aliases and `<<` work, within bounds.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ functions are those of the installed plug-ins.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterable
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pluggy
 
+from host import hooks
 from host.manifest.expectation import words
 from host.manifest.schema import docs
 from host.manifest.spec import Manifest, Queue
@@ -29,15 +32,10 @@ def structs(distribution: str = "coldframe") -> dict[str, type[msgspec.Struct]]:
     found: dict[str, type[msgspec.Struct]] = (
         {"manifest": Manifest, "queue": Queue} if distribution == "coldframe" else {}
     )
-    for entry in entry_points(group="coldframe"):
-        if entry.dist is not None and entry.dist.name == distribution:
-            plugin = _plugin(entry)
-            for engine in getattr(plugin, "coldframe_engines", list)():
-                found[engine.name] = engine.options
-            for function in getattr(plugin, "coldframe_functions", list)():
-                if msgspec.structs.fields(function.options):
-                    found[function.name] = function.options
-    return found
+    plugins = _plugins(distribution)
+    found |= {engine.name: engine.options for engines in plugins.hook.coldframe_engines() for engine in engines}
+    functions = [function for functions in plugins.hook.coldframe_functions() for function in functions]
+    return found | {one.name: one.options for one in functions if msgspec.structs.fields(one.options)}
 
 
 def table(struct: type[msgspec.Struct]) -> str:
@@ -51,15 +49,18 @@ def table(struct: type[msgspec.Struct]) -> str:
 
 
 def rewritten(page: str, tables: dict[str, str]) -> str:
-    """Return the page with every table between its two comments; raises `KeyError` for one that nobody makes."""
+    """Return the page with every table between its two comments; raises `KeyError` for an unknown table."""
     return _PLACE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", page)
 
 
-def _plugin(entry: Any) -> Any:
-    try:
-        return entry.load()
-    except ImportError:  # a plug-in whose library is missing has no table to check
-        return None
+def _plugins(distribution: str) -> pluggy.PluginManager:
+    plugins = pluggy.PluginManager(hooks.GROUP)
+    plugins.add_hookspecs(hooks)
+    for entry in entry_points(group=hooks.GROUP):
+        if entry.dist is not None and entry.dist.name == distribution and not plugins.has_plugin(entry.name):
+            with contextlib.suppress(ImportError):  # a plug-in whose library is missing has no table to check
+                plugins.register(entry.load(), entry.name)
+    return plugins
 
 
 def _default(field: Any) -> str:

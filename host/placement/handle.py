@@ -1,6 +1,6 @@
 """Where instances live: a `Placement` opens workers, a `WorkerHandle` is one worker with one instance.
 
-The life cycle knows only these two; what is behind them (a process, this process, another machine) is theirs to know.
+The life cycle uses only these two, whatever is behind them: a process, this process, another machine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WorkerHandle(ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether calls can be begun; false from the first sign of an end, before `ended` tells how it was."""
+        """Whether calls can be begun; false from the first sign of an end, before `ended` says how it ended."""
         return not self.ended.done()
 
     @abstractmethod

@@ -49,10 +49,10 @@ class InlineHandle(WorkerHandle):
         """Load in a thread; a load that is cancelled runs to its end there and is thrown away."""
         loop = asyncio.get_running_loop()
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             loop.call_soon_threadsafe(functools.partial(progress, stage, done, total))
 
-        self._instance = await asyncio.to_thread(self._kind.load, self._job.load, plan, tell)
+        self._instance = await asyncio.to_thread(self._kind.load, self._job.load, plan, report)
         self._calls = Calls(self._instance, self)
         return self._instance.info()
 
@@ -82,7 +82,7 @@ class InlineHandle(WorkerHandle):
             self.ended.set_result(ExitInfo(how="stopped"))
 
     def answer(self, call: int, answer: Any) -> None:
-        """Pass an answer to whoever asked."""
+        """Pass an answer to its call."""
         if call in self._exchanges:
             self._exchanges[call].push(answer)
 

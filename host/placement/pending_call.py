@@ -1,7 +1,4 @@
-"""The host's end of one call: answers come in as they are made and wait here until somebody takes them.
-
-It knows order and ends, and nothing of wires or lives.
-"""
+"""The host's end of one call: buffers answers as they arrive until they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ END: Final[Any] = object()
 
 
 class PendingCall:
-    """One call in flight. One taker; whoever makes the answers calls `push`, then `end` or `fail`, on the same loop."""
+    """One call in flight. It has one reader; the producer calls `push`, then `end` or `fail`, on the same loop."""
 
     __slots__ = ("_answers", "_began", "_cancel", "_error", "_over", "_waiter", "first", "on_over")
 

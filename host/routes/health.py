@@ -21,7 +21,8 @@ from host.telemetry import METRICS
 
 _STARTED = time.time()
 _PROBES = (HttpMethod.GET, HttpMethod.HEAD)
-_LIBRARIES = ("torch", "transformers", "llama-cpp-python", "litestar", "granian", "huggingface-hub")
+_DISTRIBUTIONS = ("litestar", "granian", "huggingface-hub")
+"""The host's own whose versions are shown, beside those that engines name."""
 
 
 class Alive(msgspec.Struct, kw_only=True, frozen=True):
@@ -67,7 +68,7 @@ async def readyz(runtime: RuntimeDependency) -> Alive:
 
 @route("/health", http_method=_PROBES, summary="The host at a glance")
 async def health(runtime: RuntimeDependency) -> Health:
-    """Tell devices, versions, what is loaded and what is disabled, and why."""
+    """Return devices, versions, what is loaded and what is disabled, and why."""
     budget = runtime.budget
     return Health(
         status="stopping" if runtime.dispatch.stopping else "ok",
@@ -75,12 +76,12 @@ async def health(runtime: RuntimeDependency) -> Health:
         uptime=round(time.time() - _STARTED, 1),
         pid=os.getpid(),
         device=_device(runtime),
-        versions=_versions(),
+        versions=_versions(runtime),
         loaded=[d.name for d in runtime.catalog if d.state is State.READY],
         functions=len(runtime.catalog),
         memory={pool: {"budget": total, "reserved": budget.held(pool)} for pool, total in budget.totals.items()},
         disabled=runtime.registry.disabled,
-        remote_code=[deployment.name for deployment in runtime.catalog if deployment.manifest.remote_code],
+        remote_code=[d.name for d in runtime.catalog if runtime.registry.consents(d.manifest, d.function)],
         problems=len(runtime.catalog.problems),
     )
 
@@ -92,7 +93,7 @@ async def metrics() -> Response[bytes]:
 
 
 def _device(runtime: Runtime) -> dict[str, Any]:
-    """Return what is known without touching a device: workers tell of accelerators when they first see them."""
+    """Return what is known without touching a device: accelerators are reported by workers."""
     return {
         "platform": platform.platform(terse=True),
         "machine": platform.machine(),
@@ -103,11 +104,12 @@ def _device(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def _versions(runtime: Runtime) -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for library in _LIBRARIES:
+    engines = runtime.registry.engines.values()
+    for name in (*_DISTRIBUTIONS, *(name for engine in engines for name in engine.distributions)):
         try:
-            found[library] = version(library)
+            found[name] = version(name)
         except PackageNotFoundError:
             continue
     return found

@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     sha256: str | None = None
     """For large files."""
     etag: str | None = None
-    """For the files of mirrors that tell no hashes."""
+    """For the files of mirrors that list no hashes."""
 
     @property
     def blob(self) -> str | None:
@@ -63,12 +63,12 @@ def root() -> Path:
 
 
 def offline() -> bool:
-    """Say whether `HF_HUB_OFFLINE` or `TRANSFORMERS_OFFLINE` is on now."""
+    """Return whether `HF_HUB_OFFLINE` or `TRANSFORMERS_OFFLINE` is on now."""
     return any(os.environ.get(name, "").lower() in _TRUE for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
 def is_commit(revision: str) -> bool:
-    """Say whether a revision is a whole commit hash: one that never moves."""
+    """Return whether a revision is a whole commit hash: one that never moves."""
     return _COMMIT.fullmatch(revision) is not None
 
 
@@ -96,7 +96,7 @@ class Repository:
         _write(self._tree(listing.commit), msgspec.json.encode(listing))
 
     def listing(self, commit: str) -> Listing | None:
-        """Return the files of a commit as the hub once told them."""
+        """Return the files of a commit as the hub last listed them."""
         try:
             return msgspec.json.decode(self._tree(commit).read_bytes(), type=Listing)
         except (OSError, msgspec.DecodeError):
@@ -111,7 +111,7 @@ class Repository:
         return self.folder / "blobs" / name
 
     def link(self, blob: Path, commit: str, name: str) -> None:
-        """Make the content appear as a file of the commit; copies where the disk knows no links."""
+        """Make the content appear as a file of the commit; copies where the disk has no links."""
         place = self.snapshot(commit) / name
         if place.exists():
             return

@@ -1,7 +1,7 @@
 """Bytes from the hub into the cache: only the files chosen, each verified, each going on where it was cut off.
 
 huggingface_hub throws a partial file away when its download fails; here it is kept over restarts, as `HASH.incomplete`
-beside the finished contents, and under the library's own lock. What a file is for is not known here.
+beside the finished contents, and under the library's own lock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Hash(Protocol):
 
 
 class Meter:
-    """Bytes done of bytes in all, told at most every tenth of a second, and at the end."""
+    """Bytes done of bytes in all, reported at most every tenth of a second, and at the end."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
@@ -147,7 +147,7 @@ class Download:
 
     @contextmanager
     def _alone(self, blob: str) -> Iterator[None]:
-        """Hold the lock that huggingface_hub takes for a content; tells `waiting` while another process has it."""
+        """Hold the lock that huggingface_hub takes for a content; reports `waiting` while another process has it."""
         from filelock import Timeout
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
@@ -196,7 +196,7 @@ class Partial:
         self.size, self._hash = 0, self._fresh()
 
     def verify(self) -> bool:
-        """Say whether size and hash are those of the listing, and see to it that the bytes are on the disk."""
+        """Return whether size and hash are those of the listing, and see to it that the bytes are on the disk."""
         os.fsync(self._file.fileno())
         expected = self.entry.sha256 or self.entry.sha1
         return self.size == self.whole and (expected is None or self._hash.hexdigest() == expected)

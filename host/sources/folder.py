@@ -8,29 +8,31 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
+
 from host.errors import ModelFileNotFound
+from host.file_format import FileRequest
 from host.function import ModelRequest
-from host.sources import checkpoint, gguf, onnx
-from host.sources.choice import Wish, choose, near
+from host.sources.choice import choose, near
 
 _FILES_MAX = 5000
 
 
 def open_model(path: Path, wanted: ModelRequest) -> Path:
     """Return the file to load, or the folder where folders are loaded; raises `ModelFileNotFound`, `ManifestError`."""
-    wish = Wish(where=f"`{wanted.model}`", quantization=wanted.quantization, suffixes=wanted.suffixes)
+    request = FileRequest(where=f"`{wanted.model}`", quantization=wanted.quantization)
     if path.is_dir():
         names = listing(path)
         if not names:
             raise ModelFileNotFound(f"`{wanted.model}` is an empty folder", param="model")
-        served = checkpoint.has_weights(names) or any(gguf.is_gguf(name) or onnx.is_onnx(name) for name in names)
-        if not (wanted.suffixes or served):
+        if not (wanted.required or any(one.contains(names) for one in wanted.formats)):
             return path
-        target = choose(names, wish).target
+        target = choose(names, request, wanted.formats).target
         return path / target if target else path
-    siblings = [entry.name for entry in path.parent.iterdir()] if gguf.is_gguf(path.name) else [path.name]
-    choice = choose(siblings, Wish(where=wish.where, file=path.name, quantization=wish.quantization))
-    return path.with_name(choice.target)
+    known = any(one.is_file(path.name) for one in wanted.formats)
+    siblings = [entry.name for entry in path.parent.iterdir()] if known else [path.name]
+    request = msgspec.structs.replace(request, file=path.name)
+    return path.with_name(choose(siblings, request, wanted.formats).target)
 
 
 def missing(path: Path, wanted: ModelRequest, hint: str = "") -> ModelFileNotFound:

@@ -6,15 +6,17 @@ where it was last seen is taken when the hub cannot be reached. Offline mode nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import structlog
 
 from host.errors import HubOffline, HubUnreachable, ManifestError, ModelFileNotFound
+from host.file_format import FileFormat, FileRequest
 from host.function import ModelRequest, Progress, Source
 from host.sources import cache, folder, reference
-from host.sources.choice import Wish, choose
+from host.sources.choice import choose
 
 _log = structlog.get_logger(__name__)
 _BRANCH = "main"
@@ -30,16 +32,16 @@ class HubSource(Source):
         return reference.kind(model) == "hub"
 
     def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
-        """Return the GGUF (the first shard), the file named, or the folder of safetensors, downloading what is missing.
+        """Return the file or folder that the engine opens, downloading what is missing.
 
         Raises `RepositoryNotFound`, `GatedRepository`, `ModelFileNotFound`, `HubUnreachable`, `HubOffline`, `DiskFull`.
         """
-        repo, revision, wish = _asked(wanted)
+        repo, revision, request = _asked(wanted)
         repository = cache.Repository(repo)
-        if cache.is_commit(revision) and (path := _cached(repository, revision, wish, exact=True)):
+        if cache.is_commit(revision) and (path := _cached(repository, revision, request, wanted.formats, exact=True)):
             return path
         if cache.offline():
-            return _offline(repository, revision, wish, wanted)
+            return _offline(repository, revision, request, wanted)
         from host.sources.download import Download
         from host.sources.remote import Hub
 
@@ -48,14 +50,14 @@ class HubSource(Source):
             listing = hub.listing(repo, revision)
         except HubUnreachable as error:
             try:
-                path = _cached(repository, revision, wish, exact=False)
+                path = _cached(repository, revision, request, wanted.formats, exact=False)
             except ModelFileNotFound:
                 path = None
             if path is None:
                 raise error from None
             _log.warning("hub_unreachable", model=wanted.model, reason=error.message, taken="the commit last seen")
             return path
-        choice = choose(listing.names, wish)
+        choice = choose(listing.names, request, wanted.formats)
         Download(hub, repo, repository, listing, progress).fetch(choice.files)
         _remember(repository, revision, listing)
         return _target(repository.snapshot(listing.commit), choice.target)
@@ -65,7 +67,7 @@ class HubSource(Source):
         _asked(wanted)
 
 
-def _asked(wanted: ModelRequest) -> tuple[str, str, Wish]:
+def _asked(wanted: ModelRequest) -> tuple[str, str, FileRequest]:
     """Return repository, revision and what is wanted of it; raises `ManifestError`."""
     ref = reference.parse(wanted.model)
     revision = reference.check_revision(wanted.revision) if wanted.revision is not None else _BRANCH
@@ -74,17 +76,18 @@ def _asked(wanted: ModelRequest) -> tuple[str, str, Wish]:
             f"`model` asks for {ref.quantization} and `quantization` for {wanted.quantization}: leave one out",
             key="quantization",
         )
-    wish = Wish(
+    request = FileRequest(
         where=ref.id,
         file=ref.file,
-        named=ref.quantization,
+        label=ref.quantization,
         quantization=wanted.quantization,
-        suffixes=wanted.suffixes,
     )
-    return ref.id, revision, wish
+    return ref.id, revision, request
 
 
-def _cached(repository: cache.Repository, revision: str, wish: Wish, *, exact: bool) -> Path | None:
+def _cached(
+    repository: cache.Repository, revision: str, request: FileRequest, formats: Sequence[FileFormat], *, exact: bool
+) -> Path | None:
     """Return the model out of the cache, or None when it, or a part of it, is not there.
 
     Which files it needs is decided by the commit's whole listing. A cache filled by another tool has none: `exact`
@@ -95,20 +98,20 @@ def _cached(repository: cache.Repository, revision: str, wish: Wish, *, exact: b
         return None
     snapshot = repository.snapshot(commit)
     listing = repository.listing(commit)
-    if listing is None and exact and not (wish.file and (snapshot / wish.file).is_file()):
+    if listing is None and exact and not (request.file and (snapshot / request.file).is_file()):
         return None
-    choice = choose(listing.names if listing else folder.listing(snapshot), wish)
+    choice = choose(listing.names if listing else folder.listing(snapshot), request, formats)
     if not all((snapshot / file).exists() for file in choice.files):
         return None
     return _target(snapshot, choice.target)
 
 
-def _offline(repository: cache.Repository, revision: str, wish: Wish, wanted: ModelRequest) -> Path:
+def _offline(repository: cache.Repository, revision: str, request: FileRequest, wanted: ModelRequest) -> Path:
     known = repository.commit(revision)
     listed = known is not None and repository.listing(known) is not None
     why = ""
     try:
-        path = _cached(repository, revision, wish, exact=False)
+        path = _cached(repository, revision, request, wanted.formats, exact=False)
     except ModelFileNotFound as error:
         if listed:
             raise

@@ -95,7 +95,7 @@ def _roots(name: str) -> list[Path]:
 
 def _top_names(distribution: metadata.Distribution) -> list[str]:
     """Return a distribution's import packages: what it wrote down, what its files lie in, what it is called."""
-    told = (distribution.read_text("top_level.txt") or "").split()
+    listed = (distribution.read_text("top_level.txt") or "").split()
     files = {file.parts[0] for file in distribution.files or () if len(file.parts) > 1}
     by_name = distribution.metadata["Name"].replace("-", "_").replace(".", "_")
-    return sorted({top for top in (*told, *files, by_name) if top.isidentifier() and top != "__pycache__"})
+    return sorted({top for top in (*listed, *files, by_name) if top.isidentifier() and top != "__pycache__"})

@@ -20,7 +20,7 @@ class PathSource(Source):
         return reference.kind(model) == "path"
 
     def resolve(self, wanted: ModelRequest, progress: Progress) -> Path:
-        """Return the file, or the folder; of a folder with GGUF files the one wanted. Raises `ModelFileNotFound`."""
+        """Return the file or folder; of a folder with several models the one wanted. Raises `ModelFileNotFound`."""
         path = _expand(wanted)
         if not path.exists():
             raise folder.missing(path, wanted, "" if path.is_absolute() and wanted.model[0] in "/~" else _NEXT_TO)

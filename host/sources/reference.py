@@ -36,7 +36,7 @@ class Reference(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def kind(model: str) -> Literal["package", "path", "hub"]:
-    """Say what the text is.
+    """Return which of the three the text is.
 
     A path begins with `.`, `/` or `~`, or has no slash at all, or is a folder and a file with a weights' ending
     (`models/chat.gguf`: no repository is named like that). Everything else with a slash is a hub reference.

@@ -43,7 +43,7 @@ class Hub:
         if place.scheme not in ("http", "https") or not place.hostname:
             raise HubUnreachable("the environment variable HF_ENDPOINT is no http or https address")
         self.host = place.hostname
-        with self._told("", "", None):
+        with self._errors("", "", None):
             token = os.environ.get("HF_TOKEN", "").strip() or get_token()
         self.api = HfApi(endpoint=endpoint, token=token or False, library_name="coldframe")
 
@@ -51,7 +51,7 @@ class Hub:
         """Return the files of the commit that a branch, tag or commit names now; three attempts, 30 s at most."""
 
         def ask() -> Listing:
-            with self._told(repo, revision, None):
+            with self._errors(repo, revision, None):
                 info = self.api.model_info(repo, revision=revision, files_metadata=True, timeout=TIMEOUT)
                 return _listing(info)
 
@@ -64,16 +64,16 @@ class Hub:
         from huggingface_hub import get_hf_file_metadata
 
         def ask() -> Entry:
-            with self._told(repo, commit, entry.name):
-                told = get_hf_file_metadata(
+            with self._errors(repo, commit, entry.name):
+                found = get_hf_file_metadata(
                     self._url(repo, commit, entry.name),
                     timeout=TIMEOUT,
                     headers=self._headers(),
                     endpoint=self.api.endpoint,
                 )
-            if told.etag is None or told.size is None or not _ETAG.fullmatch(told.etag):
-                raise HubUnreachable(f"{self.host} tells no size or ETag of {entry.name}: it cannot serve downloads")
-            return Entry(name=entry.name, size=told.size, etag=told.etag)
+            if found.etag is None or found.size is None or not _ETAG.fullmatch(found.etag):
+                raise HubUnreachable(f"{self.host} gives no size or ETag of {entry.name}: it cannot serve downloads")
+            return Entry(name=entry.name, size=found.size, etag=found.etag)
 
         return _patiently(ask)
 
@@ -82,7 +82,7 @@ class Hub:
     ) -> Generator[tuple[int, bytes], None, None]:
         """Yield a file's bytes from `start` to before `stop` in pieces, each with its offset.
 
-        A server that knows no ranges begins at 0. Raises `HubUnreachable` when the connection breaks.
+        A server without support for ranges begins at 0. Raises `HubUnreachable` when the connection breaks.
         """
         from huggingface_hub.utils import get_session, hf_raise_for_status  # type: ignore[attr-defined]
 
@@ -91,7 +91,7 @@ class Hub:
             headers["Range"] = f"bytes={start}-{stop - 1}"
         url = self._url(repo, commit, name)
         with (
-            self._told(repo, commit, name),
+            self._errors(repo, commit, name),
             get_session().stream("GET", url, headers=headers, timeout=TIMEOUT, follow_redirects=True) as response,
         ):
             if response.status_code == 416:
@@ -114,7 +114,7 @@ class Hub:
         return headers
 
     @contextmanager
-    def _told(self, repo: str, revision: str, file: str | None) -> Iterator[None]:
+    def _errors(self, repo: str, revision: str, file: str | None) -> Iterator[None]:
         """Raise what huggingface_hub raises inside as an error of ours, without its URLs and texts."""
         from huggingface_hub import errors
 

@@ -33,13 +33,22 @@ def claimant(sources: Sequence[Source], wanted: ModelRequest) -> tuple[Source, M
     The text decides. One case needs a look at the disk: `a/b` or `a/b/c` is a hub reference, unless a file or folder
     of that name lies next to the manifest. That one wins, is asked for as `./a/b`, and the log says so.
     """
-    if _lies_here(wanted):
+    if _is_path(wanted):
+        wanted = msgspec.structs.replace(wanted, model=f"./{wanted.model}")
+    elif _lies_here(wanted):
         _log.info("model_is_a_path", model=wanted.model, hint="a path next to the manifest, not a hub repository")
         wanted = msgspec.structs.replace(wanted, model=f"./{wanted.model}")
     for source in sources:
         if source.claims(wanted.model):
             return source, wanted
     raise ManifestError(f"no source knows {wanted.model!r}; expected {reference.FORMS}", key="model")
+
+
+def _is_path(wanted: ModelRequest) -> bool:
+    """Return whether it is `folder/file` with an ending that some engine takes: no repository is named like that."""
+    if reference.kind(wanted.model) != "hub" or ":" in wanted.model or wanted.model.count("/") != 1:
+        return False
+    return bool(wanted.endings) and wanted.model.lower().endswith(tuple(wanted.endings))
 
 
 def _lies_here(wanted: ModelRequest) -> bool:

@@ -163,7 +163,31 @@ def test_an_observer_that_raises_hurts_nobody():
         raise ZeroDivisionError
 
     module.coldframe_event = coldframe_event
-    registry(p=module).observe(Evicted(name="a", task="f", reason="idle"))
+    seen = []
+    others = [types.SimpleNamespace(), types.SimpleNamespace()]
+    for other in others:
+        other.coldframe_event = hookimpl(lambda event: seen.append(event))
+    event = Evicted(name="a", task="f", reason="idle")
+    registry(before=others[0], raises=module, after=others[1]).observe(event)
+    assert seen == [event, event]
+
+
+def test_only_what_is_marked_as_a_hook_is_called():
+    module = plugin([function("f", "e")])
+    module.coldframe_engines = lambda: [engine("e")]
+    found = registry(p=module)
+    assert set(found.functions) == {"f"}
+    assert found.engines == {}
+
+
+def test_a_hook_that_raises_takes_nothing_back_from_those_before_and_nothing_from_those_after():
+    engines = [engine("e")]
+    found = registry(
+        a=plugin([function("f", "e")], engines), b=plugin(fails=OSError("x")), c=plugin([function("g", "e")])
+    )
+    assert found.came_from == {"f": "a", "e": "a", "g": "c"}
+    assert list(found.functions) == ["f", "g"]
+    assert found.disabled == {"b": "OSError: x"}
 
 
 def test_a_function_with_an_option_of_its_engine_is_disabled_and_no_other_one():

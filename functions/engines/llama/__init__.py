@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from functions.engines.llama.file_format import GGUF
 from functions.engines.llama.options import LlamaOptions
 from host.function import Engine
 from host.hooks import hookimpl
@@ -14,6 +15,9 @@ ENGINE = Engine(
     requires=("llama_cpp", "jinja2", "numpy"),
     preload=("functions.engines.llama.instance", "functions.engines.llama.pooled.model"),
     suffixes=(".gguf",),
+    formats=(GGUF,),
+    adapters="adapters",
+    distributions=("llama-cpp-python",),
     options=LlamaOptions,
 )
 

@@ -5,6 +5,7 @@ Importing it costs nothing: ONNX Runtime is imported in the forkserver (`preload
 
 from __future__ import annotations
 
+from functions.engines.onnx.file_format import ONNX
 from functions.engines.onnx.options import OnnxOptions
 from host.function import Engine
 from host.hooks import hookimpl
@@ -15,6 +16,8 @@ ENGINE = Engine(
     requires=("onnxruntime", "numpy", "tokenizers"),
     preload=("functions.engines.onnx.preload",),
     suffixes=(".onnx",),
+    formats=(ONNX,),
+    distributions=("onnxruntime",),
     options=OnnxOptions,
 )
 

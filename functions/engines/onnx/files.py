@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from functions.engines.checkpoint.folder import Folder
+from functions.engines.onnx import file_format
 from host.errors import ColdframeError, LoadFailed
-from host.sources import onnx
 
 _INSIDE: dict[str, dict[int, str]] = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -47,7 +47,7 @@ class Files:
             return cls(path)
         names = [file.relative_to(path).as_posix() for pattern in ("*", "onnx/*") for file in path.glob(pattern)]
         try:
-            return cls(path / onnx.choose(names, quantization, "the folder"))
+            return cls(path / file_format.choose(names, quantization, "the folder"))
         except LoadFailed:
             raise
         except ColdframeError as error:

@@ -5,6 +5,7 @@ Importing it costs nothing: torch and Transformers are imported in the forkserve
 
 from __future__ import annotations
 
+from functions.engines.checkpoint.file_format import CHECKPOINT
 from functions.engines.transformers.options import TransformersOptions
 from host.function import Engine
 from host.hooks import hookimpl
@@ -14,6 +15,9 @@ ENGINE = Engine(
     summary="Hugging Face model folders on torch: safetensors, CPU, CUDA or Apple's GPU",
     requires=("torch", "transformers", "tokenizers"),
     preload=("functions.engines.transformers.preload",),
+    formats=(CHECKPOINT,),
+    consent=("trust_remote_code",),
+    distributions=("torch", "transformers"),
     options=TransformersOptions,
 )
 

@@ -85,7 +85,7 @@ class ProcessHandle(WorkerHandle):
 
     @property
     def alive(self) -> bool:
-        """Whether the worker's socket is open and it was not told to stop."""
+        """Whether the worker's socket is open and it was not asked to stop."""
         return self._ending is None and not self._stopping
 
     async def plan(self) -> Plan:
@@ -196,7 +196,7 @@ class ProcessHandle(WorkerHandle):
         self._lost()
 
     def _lost(self) -> None:
-        """The socket closed or the process ended: learn how, then tell everybody."""
+        """The socket closed or the process ended: find out how, then end every call."""
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
@@ -204,7 +204,7 @@ class ProcessHandle(WorkerHandle):
         done, _ = await asyncio.wait({self._worker.status}, timeout=_STATUS_WAIT)
         deaf = not done and not self._stopping
         if deaf:
-            # It closed its socket and lives on: nobody can speak to it any more.
+            # It closed its socket and lives on: it cannot be reached any more.
             self._worker.signal(signal.SIGKILL)
         status = await self._worker.status
         await asyncio.wait({self._closed}, timeout=_LOG_WAIT)  # what it said before it ended is still read

@@ -1,4 +1,4 @@
-"""What a worker prints: read line by line from its pipe, passed on, and the last of it kept for when it dies."""
+"""Reads a worker's output line by line from its pipe, passes it on, and keeps the tail for when the worker dies."""
 
 from __future__ import annotations
 

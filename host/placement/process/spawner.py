@@ -1,4 +1,4 @@
-"""The host's end of one forkserver: starts it, asks it for workers, and hears how each of them ended."""
+"""The host's end of one forkserver: starts it, requests workers, and receives how each of them ended."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Spawner(asyncio.Protocol):
             raise
 
     def data_received(self, data: bytes) -> None:
-        """Take in what the forkserver tells of its workers."""
+        """Handle the forkserver's messages about its workers."""
         self._buffer += data
         while len(self._buffer) >= REPLY.size:
             kind, pid, status = REPLY.unpack_from(self._buffer)

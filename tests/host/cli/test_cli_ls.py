@@ -77,10 +77,12 @@ def test_a_folder_that_is_not_there_is_an_error(run):
 
 class Lame:
     @staticmethod
+    @hooks.hookimpl
     def coldframe_engines():
         return [Engine(name="lame", summary="", requires=("no_such_library",))]
 
     @staticmethod
+    @hooks.hookimpl
     def coldframe_functions():
         operation = Operation(name="limp", request=int, answer=int)
         return [Function(name="walk", summary="", operations=(operation,), instances={"lame": "x:Y"})]

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
+from functions.engines.checkpoint.file_format import CHECKPOINT
+from functions.engines.llama.file_format import GGUF
+from functions.engines.onnx.file_format import ONNX
 from host.function import ModelRequest
 from tests.hub import FakeHub
+
+FORMATS = (CHECKPOINT, GGUF, ONNX)
 
 
 class Notes(list[tuple[str, int, int]]):
@@ -47,6 +52,6 @@ def hub(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 @pytest.fixture
 def wanted(tmp_path: Path) -> Any:
     def make(model: str, **more: Any) -> ModelRequest:
-        return ModelRequest(model=model, base=tmp_path, **more)
+        return ModelRequest(model=model, base=tmp_path, **{"formats": FORMATS, **more})
 
     return make

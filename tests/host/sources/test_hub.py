@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from functions.engines.llama.file_format import GGUF as GGUF_FORMAT
 from host import errors
 from host.sources.hub import HubSource
 
@@ -98,7 +99,7 @@ def test_takes_a_folder_of_safetensors_and_no_pickle(hub: Any, source: Any, want
 def test_of_a_repository_with_both_the_engine_decides(hub: Any, source: Any, wanted: Any, notes: Any) -> None:
     hub.add("org/both", {**BERT, "both-Q8_0.gguf": BIG + b"g"})
     assert source.resolve(wanted("org/both"), notes).is_dir()
-    assert source.resolve(wanted("org/both", suffixes=(".gguf",)), notes).name == "both-Q8_0.gguf"
+    assert source.resolve(wanted("org/both", formats=(GGUF_FORMAT,)), notes).name == "both-Q8_0.gguf"
     assert source.resolve(wanted("org/both:Q8_0"), notes).name == "both-Q8_0.gguf"
     assert source.resolve(wanted("org/both", quantization="Q8_0"), notes).name == "both-Q8_0.gguf"
     assert source.resolve(wanted("org/both", quantization="int8"), notes).is_dir()
@@ -168,9 +169,10 @@ def test_a_killed_process_loses_no_bytes(hub: Any, source: Any, wanted: Any, not
     hub.options.slow = 0.1
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom host.function import ModelRequest\n"
+        "from functions.engines.llama.file_format import GGUF\n"
         "from host.sources.hub import HubSource\n"
         "def progress(stage, done=0, total=0):\n    if done > 300_000: os.kill(os.getpid(), 9)\n"
-        "HubSource().resolve(ModelRequest(model='org/repo', base=Path('.')), progress)\n"
+        "HubSource().resolve(ModelRequest(model='org/repo', base=Path('.'), formats=(GGUF,)), progress)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=300)
     assert done.returncode == -9
@@ -349,8 +351,9 @@ def test_offline_imports_no_client(hub, source, wanted, notes, cache_dir: Path) 
     source.resolve(wanted("org/repo"), notes)
     program = (
         "import sys\nfrom pathlib import Path\nfrom host.function import ModelRequest\n"
+        "from functions.engines.llama.file_format import GGUF\n"
         "from host.sources.hub import HubSource\n"
-        "print(HubSource().resolve(ModelRequest(model='org/repo', base=Path('.')), print))\n"
+        "print(HubSource().resolve(ModelRequest(model='org/repo', base=Path('.'), formats=(GGUF,)), print))\n"
         "assert not {'huggingface_hub', 'httpx', 'httpx2'} & set(sys.modules)\n"
     )
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:1"}
@@ -397,7 +400,7 @@ def test_other_tools_find_what_was_downloaded(hub: Any, source: Any, wanted: Any
         ("org/repo:Q4_K", {}, errors.ModelFileNotFound, "no Q4_K;"),
         ("org/pickle", {}, errors.ModelFileNotFound, "only weights in .bin"),
         ("org/empty", {}, errors.ModelFileNotFound, "neither .safetensors nor .gguf"),
-        ("org/bert", {"suffixes": (".gguf",)}, errors.ModelFileNotFound, "no GGUF"),
+        ("org/bert", {"formats": (GGUF_FORMAT,)}, errors.ModelFileNotFound, "no GGUF"),
         ("org/bert:Q4_K_M", {}, errors.ModelFileNotFound, "no GGUF"),
         ("org/repo:Q8_0/m-Q4_K_M.gguf", {}, errors.ManifestError, "is Q4_K_M, not Q8_0"),
         ("org/repo:Q8_0", {"quantization": "Q4_K_M"}, errors.ManifestError, "leave one out"),
@@ -479,12 +482,13 @@ def test_too_little_space_is_told_before_a_byte_comes(hub, source, wanted, notes
 FULL_DISK = """
 mount -t tmpfs -o size=1m none "$HF_HOME" && exec "$0" -c '
 from pathlib import Path
+from functions.engines.llama.file_format import GGUF
 from host import errors
 from host.function import ModelRequest
 from host.sources import download, hub
 download.MARGIN = -10**9
 try:
-    hub.HubSource().resolve(ModelRequest(model="org/repo", base=Path(".")), lambda *told: None)
+    hub.HubSource().resolve(ModelRequest(model="org/repo", base=Path("."), formats=(GGUF,)), lambda *told: None)
 except errors.DiskFull as error:
     partial, = Path("'"$HF_HOME"'").rglob("*.incomplete")
     print(partial.stat().st_size, error.message)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from functions.engines.llama.file_format import GGUF
 from host import errors
 from host.sources import PackageSource, PathSource, coldframe_sources
 from host.sources.resolve import check, claimant, resolve
@@ -80,7 +81,7 @@ def test_namespace_packages_have_several_folders(site: Path, wanted: Any, notes:
         ("package:../x", {}, errors.ManifestError, "after `package:`"),
         ("package:__main__/x", {}, errors.ModelFileNotFound, "installed"),
         ("package:sys/x", {}, errors.ModelFileNotFound, "installed"),
-        ("package:boom/model", {"suffixes": (".gguf",)}, errors.ModelFileNotFound, "no GGUF"),
+        ("package:boom/model", {"formats": (GGUF,), "required": True}, errors.ModelFileNotFound, "no GGUF"),
         ("package:boom/weights.Q8_0.gguf", {"quantization": "Q4_0"}, errors.ManifestError, "is Q8_0, not Q4_0"),
         ("package:boom/model", {"revision": "main"}, errors.ManifestError, "only hub"),
     ],
@@ -183,7 +184,7 @@ def test_paths_begin_at_the_manifest_and_not_at_the_working_folder(shelf, wanted
         ("~nobody-here/x.gguf", {}, errors.ManifestError, "home folder"),
         ("./half-00001-of-00002.gguf", {}, errors.ModelFileNotFound, "half-00002-of-00002.gguf missing"),
         ("./many", {"quantization": "Q6_K"}, errors.ModelFileNotFound, "it has Q4_K_M, Q8_0"),
-        ("./bert", {"suffixes": (".gguf",)}, errors.ModelFileNotFound, "no GGUF"),
+        ("./bert", {"formats": (GGUF,), "required": True}, errors.ModelFileNotFound, "no GGUF"),
         ("./empty", {}, errors.ModelFileNotFound, "empty folder"),
         ("./one.gguf", {"revision": "main"}, errors.ManifestError, "only hub"),
         (" ", {}, errors.ManifestError, "expected"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from functions.engines.llama.decode.sequence import Sequence
+from functions.engines.llama.file_format import GGUF
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.memory.estimate import MemoryEstimate
 from functions.engines.llama.model.context import COMPUTED, Context
@@ -130,7 +131,7 @@ def find(draft: str, base: Path) -> Path:
     """Return the file that the option `draft` names; raises `LoadFailed`."""
     try:
         if reference.kind(draft) == "package":
-            wanted = ModelRequest(model=draft, base=base, suffixes=(".gguf",))
+            wanted = ModelRequest(model=draft, base=base, formats=(GGUF,), required=True)
             path = PackageSource().resolve(wanted, lambda stage, done=0, total=0: None)
         else:
             path = base / Path(draft).expanduser()

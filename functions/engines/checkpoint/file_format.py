@@ -1,6 +1,6 @@
-"""Which files of a listing make a Transformers or Sentence-Transformers folder: safetensors and the text beside them.
+"""The format of Transformers and Sentence-Transformers folders: safetensors and the text files beside them.
 
-Pickles, other frameworks' weights and training leftovers are left out; nothing is opened.
+Pickles, other frameworks' weights and training leftovers are left out. Only names are looked at.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 
 from host.errors import ModelFileNotFound
+from host.file_format import TEXT_SUFFIXES, Choice, FileFormat, FileRequest
 
-_TEXT = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".py", ".spm", ".vocab", ".bpe", ".metadata")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt", ".joblib", ".msgpack", ".h5", ".ot")
 _ELSEWHERE = (
     *("onnx*", "openvino*", "tf", "tensorflow", "flax", "jax", "coreml*", "tflite", "mlx*", "gguf*", "ctranslate2"),
@@ -22,18 +22,36 @@ _LAYERS = ("sparse_linear.safetensors", "colbert_linear.safetensors")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.safetensors$")
 
 
+class CheckpointFormat(FileFormat):
+    """A folder of safetensors; `quantization` is how they are loaded, so it never chooses among files."""
+
+    rank = 0
+
+    def is_file(self, name: str) -> bool:
+        """Return whether a name ends in `.safetensors`."""
+        return name.lower().endswith(".safetensors")
+
+    def contains(self, names: Iterable[str]) -> bool:
+        """Return whether any safetensors of the listing are a model's."""
+        return has_weights(names)
+
+    def choose(self, names: Sequence[str], request: FileRequest) -> Choice:
+        """Return the files of the folder, which is opened as a whole."""
+        return Choice(files=choose(names, request.where), target="")
+
+
 def has_weights(names: Iterable[str]) -> bool:
-    """Say whether any safetensors of the listing are a model's."""
+    """Return whether any safetensors of the listing are a model's."""
     return any(name.endswith(".safetensors") for name in _ours(names))
 
 
 def texts(names: Iterable[str]) -> tuple[str, ...]:
     """Return the configuration, tokenizer and template files of a listing."""
-    return tuple(sorted(name for name in _ours(names) if name.lower().endswith(_TEXT)))
+    return tuple(sorted(name for name in _ours(names) if name.lower().endswith(TEXT_SUFFIXES)))
 
 
 def choose(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return the files of the folder to bring here; raises `ModelFileNotFound` that tells what there is instead."""
+    """Return the files of the folder to bring here; raises `ModelFileNotFound` that says what there is instead."""
     folders: dict[str, list[str]] = {}
     for name in _ours(names):
         if name.endswith(".safetensors"):
@@ -77,3 +95,6 @@ def _instead(names: Sequence[str]) -> str:
     if pickles:
         return f"only weights in {', '.join(pickles)}, which are never loaded because they may run code: no safetensors"
     return "neither .safetensors nor .gguf weights"
+
+
+CHECKPOINT = CheckpointFormat()

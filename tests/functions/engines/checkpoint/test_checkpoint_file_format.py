@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from functions.engines.checkpoint import file_format as checkpoint
+from functions.engines.checkpoint.file_format import CHECKPOINT
+from functions.engines.llama.file_format import GGUF
+from functions.engines.onnx.file_format import ONNX
 from host.errors import ManifestError, ModelFileNotFound
-from host.sources import checkpoint
-from host.sources.choice import Choice, Wish, choose
+from host.file_format import Choice, FileFormat, FileRequest, SingleFile
+from host.sources import choice
+
+FORMATS = (CHECKPOINT, GGUF, ONNX)
+
+
+def choose(names: list[str], request: FileRequest, formats: tuple[FileFormat, ...] = FORMATS) -> Choice:
+    return choice.choose(names, request, formats)
+
 
 BASE = ["config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"]
 MINILM = [
@@ -90,44 +101,57 @@ MIXED = [*BASE, "model.safetensors", "m-Q4_K_M.gguf", "m-Q8_0.gguf"]
 @pytest.mark.parametrize(
     ("wish", "target"),
     [
-        (Wish(where="r"), ""),
-        (Wish(where="r", quantization="int8"), ""),
-        (Wish(where="r", quantization="BF16"), ""),
-        (Wish(where="r", quantization="Q8_0"), "m-Q8_0.gguf"),
-        (Wish(where="r", named="Q8_0"), "m-Q8_0.gguf"),
-        (Wish(where="r", suffixes=(".gguf",)), "m-Q4_K_M.gguf"),
-        (Wish(where="r", suffixes=(".gguf",), quantization="q8_0"), "m-Q8_0.gguf"),
-        (Wish(where="r", file="m-Q8_0.gguf"), "m-Q8_0.gguf"),
-        (Wish(where="r", file="config.json"), "config.json"),
+        (FileRequest(where="r"), ""),
+        (FileRequest(where="r", quantization="int8"), ""),
+        (FileRequest(where="r", quantization="BF16"), ""),
+        (FileRequest(where="r", quantization="Q8_0"), "m-Q8_0.gguf"),
+        (FileRequest(where="r", label="Q8_0"), "m-Q8_0.gguf"),
+        (FileRequest(where="r", file="m-Q8_0.gguf"), "m-Q8_0.gguf"),
+        (FileRequest(where="r", file="config.json"), "config.json"),
     ],
 )
-def test_a_repository_with_both(wish: Wish, target: str) -> None:
+def test_a_repository_with_both(wish: FileRequest, target: str) -> None:
     assert choose(MIXED, wish).target == target
 
 
+@pytest.mark.parametrize(("quantization", "target"), [(None, "m-Q4_K_M.gguf"), ("q8_0", "m-Q8_0.gguf")])
+def test_a_repository_with_both_for_an_engine_that_takes_one(quantization: str | None, target: str) -> None:
+    assert choose(MIXED, FileRequest(where="r", quantization=quantization), (GGUF,)).target == target
+    assert choose(MIXED, FileRequest(where="r", quantization=quantization), (CHECKPOINT,)).target == ""
+
+
 @pytest.mark.parametrize(
-    ("names", "wish", "error"),
+    ("names", "wish", "formats", "error", "message"),
     [
-        (MIXED, Wish(where="r", file="nothing.gguf"), ModelFileNotFound),
-        (MIXED, Wish(where="r", file="m-Q8_0.gguf", quantization="Q4_K_M"), ManifestError),
-        (BASE, Wish(where="r", suffixes=(".gguf",)), ModelFileNotFound),
-        (MIXED, Wish(where="r", suffixes=(".onnx",)), ModelFileNotFound),
-        (["a.onnx", "b.onnx"], Wish(where="r", suffixes=(".onnx",)), ModelFileNotFound),
+        (MIXED, FileRequest(where="r", file="nothing.gguf"), FORMATS, ModelFileNotFound, "has no nothing.gguf"),
+        (MIXED, FileRequest(where="r", file="m-Q8_0.gguf", quantization="Q4_K_M"), FORMATS, ManifestError, "is Q8_0"),
+        (BASE, FileRequest(where="r"), (GGUF,), ModelFileNotFound, "no GGUF"),
+        (BASE, FileRequest(where="r"), FORMATS, ModelFileNotFound, "neither .safetensors nor .gguf"),
+        (MIXED[:5], FileRequest(where="r", label="Q8_0"), FORMATS, ModelFileNotFound, "no GGUF"),
+        (MIXED, FileRequest(where="r"), (ONNX,), ModelFileNotFound, "no .onnx file"),
+        (["a.onnx", "b.onnx"], FileRequest(where="r"), (ONNX,), ModelFileNotFound, "several ONNX files"),
+        (MIXED, FileRequest(where="r"), (), ModelFileNotFound, "no engine is installed"),
     ],
 )
-def test_contradictions(names: list[str], wish: Wish, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        choose(names, wish)
+def test_contradictions(
+    names: list[str], wish: FileRequest, formats: tuple[FileFormat, ...], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        choose(names, wish, formats)
 
 
 def test_an_engine_with_an_ending_of_its_own() -> None:
-    choice = choose(["onnx/model.onnx", "config.json", "model.safetensors"], Wish(where="r", suffixes=(".onnx",)))
-    assert choice == Choice(files=("config.json", "onnx/model.onnx"), target="onnx/model.onnx")
+    names = ["sub/model.own", ".hidden/x.json", "config.json", "model.safetensors"]
+    choice = choose(names, FileRequest(where="r"), (SingleFile((".own",)),))
+    assert choice == Choice(files=("config.json", "sub/model.own"), target="sub/model.own")
+    for wrong, what in ((names[1:], "it has none"), ([*names, "b.own"], "several: name one of b.own, sub/model.own")):
+        with pytest.raises(ModelFileNotFound, match=what):
+            choose(wrong, FileRequest(where="r"), (SingleFile((".own",)),))
 
 
 def test_a_folder_inside() -> None:
     names = [f"v2/{name}" for name in MINILM] + MINILM
-    choice = choose(names, Wish(where="r", file="v2"))
+    choice = choose(names, FileRequest(where="r", file="v2"))
     assert choice.target == "v2"
     assert all(file.startswith("v2/") for file in choice.files)
     assert "v2/1_Pooling/config.json" in choice.files

@@ -1,7 +1,7 @@
-"""Which ONNX file of a listing is the one wanted, by its name, and the files that hold its weights beside it.
+"""The file format ONNX: chooses a graph in a listing by its name, and the files beside it that hold its weights.
 
 One graph is saved in several number formats: `model.onnx`, `model_fp16.onnx`, `model_quantized.onnx`, in the folder
-itself or in `onnx/`. It sees names only.
+itself or in `onnx/`. Only names are looked at.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from functions.engines.checkpoint.file_format import texts
 from host.errors import ManifestError, ModelFileNotFound
+from host.file_format import Choice, FileFormat, FileRequest
 
 _FOLDERS = ("", "onnx/")
 """Where exports lie, the first one first where both have a file."""
@@ -27,8 +29,32 @@ _WORDS: dict[str, tuple[str, ...]] = {
 """Words of `quantization`, and what stands behind `model_` for them; any other word stands there as it is."""
 
 
+class OnnxFormat(FileFormat):
+    """ONNX graphs with their weights and the text files of the model; taken last where there are other weights."""
+
+    rank = 20
+    labelled = True
+
+    def is_file(self, name: str) -> bool:
+        """Return whether a name ends in `.onnx`."""
+        return is_onnx(name)
+
+    def choose(self, names: Sequence[str], request: FileRequest) -> Choice:
+        """Return the graph of the quantization asked for, `model.onnx` by default, and what belongs to it."""
+        return _with_texts(choose(names, request.asked, request.where), names)
+
+    def named(self, file: str, names: Sequence[str], request: FileRequest) -> Choice:
+        """Return the graph and what belongs to it; raises `ManifestError` when it is of another quantization."""
+        check(file, request.asked, request.where)
+        return _with_texts(file, names)
+
+    def in_folder(self, folder: str, choice: Choice, names: Sequence[str]) -> Choice:
+        """Return the graph with the text files of the folder and those above it, where a model's own mostly are."""
+        return _with_texts(folder + choice.target, names)
+
+
 def is_onnx(name: str) -> bool:
-    """Say whether a file is an ONNX model by its name."""
+    """Return whether a file is an ONNX model by its name."""
     return name.lower().endswith(".onnx")
 
 
@@ -71,6 +97,13 @@ def data(file: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(file) and _DATA.fullmatch(name[len(file) :]))
 
 
+def _with_texts(file: str, names: Sequence[str]) -> Choice:
+    """Return a graph with its weights, and the text files of the model and of the folder that the graph is in."""
+    folder = file[: file.rfind("/") + 1]
+    beside = [folder + name for name in texts(n.removeprefix(folder) for n in names if n.startswith(folder))]
+    return Choice(files=(*dict.fromkeys((*texts(names), *beside)), file, *data(file, names)), target=file)
+
+
 def _variants(quantization: str | None) -> tuple[str, ...]:
     word = (quantization or "fp32").lower()
     return _WORDS.get(word, (word,))
@@ -90,3 +123,6 @@ def _label(name: str) -> str:
     """Return the word of `quantization` that chooses the file; empty where none does."""
     variant = _variant(name)
     return next((word for word, ends in _WORDS.items() if variant in ends), variant or "")
+
+
+ONNX = OnnxFormat()

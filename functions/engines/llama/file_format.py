@@ -1,6 +1,6 @@
-"""Which GGUF files of a listing are meant: the quantization in their names, their shards, and what is no weights.
+"""The file format GGUF: chooses a model's files in a listing by the quantization in their names; finds shards.
 
-Names in, names out: nothing is opened, and where the files are is not known here.
+Only names are looked at; projectors, draft models, adapters and importance matrices are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from host.errors import ModelFileNotFound
+from host.errors import ManifestError, ModelFileNotFound
+from host.file_format import Choice, FileFormat, FileRequest
 
 PREFERRED = (
     *("Q4_K_M", "Q4_K", "Q5_K_M", "Q5_K", "Q8_0", "Q6_K", "Q4_K_S", "Q5_K_S", "Q3_K_M", "Q2_K"),
@@ -18,6 +19,9 @@ PREFERRED = (
 )
 """Best first, for a manifest that asks for none; what is not here comes last, by name."""
 
+_CONVERSIONS = ("bf16", "fp16", "f16", "int8", "int4")
+"""Words of a manifest's `quantization` that also mean a conversion while loading: they choose no GGUF file where
+there are weights of another format."""
 _SIZE = r"\d{1,2}|K[SLT]?S?|BN|NL|X{0,3}[SL]|M|R\d|MOE"
 _BITS = rf"(?:I?Q\d|TQ\d|MXFP\d|NVFP\d)(?:_(?:{_SIZE})(?![A-Za-z0-9]))*+|B?F16|FP16|FP?32|FP?8"
 _LABEL = re.compile(rf"(?<![A-Za-z0-9])(?:UD-)?(?:{_BITS})(?![A-Za-z0-9])", re.IGNORECASE)
@@ -28,7 +32,7 @@ _SPELLINGS = {"FP16": "F16", "FP32": "F32", "FP8": "F8"}
 
 
 class Model(msgspec.Struct, kw_only=True, frozen=True):
-    """One model in a listing: its files, first shard first, and the quantization its name tells."""
+    """One model in a listing: its files, first shard first, and the quantization in its name."""
 
     files: tuple[str, ...]
     label: str | None
@@ -36,10 +40,40 @@ class Model(msgspec.Struct, kw_only=True, frozen=True):
     """Shards that the names promise and the listing lacks."""
 
 
-def label(name: str) -> str | None:
-    """Return the quantization that a file's name tells, or else the folder it lies in: `Q4_K_M`, `UD-Q4_K_XL`.
+class GgufFormat(FileFormat):
+    """GGUF files, one or several shards a model; `org/repo:QUANT` chooses by the quantization in the name."""
 
-    The last one of a name counts. `FP16` is told as `F16`; `BF16` stays what it is.
+    rank = 10
+    labelled = True
+
+    def is_file(self, name: str) -> bool:
+        """Return whether a name ends in `.gguf`."""
+        return is_gguf(name)
+
+    def claims(self, names: Sequence[str], quantization: str) -> bool:
+        """Return whether only GGUF files have such a quantization."""
+        return quantization.lower() not in _CONVERSIONS and bool(models(names))
+
+    def choose(self, names: Sequence[str], request: FileRequest) -> Choice:
+        """Return the files of the one model meant, first shard first."""
+        files = choose(names, request.asked, request.where)
+        return Choice(files=files, target=files[0])
+
+    def named(self, file: str, names: Sequence[str], request: FileRequest) -> Choice:
+        """Return the file with its other shards, of which the first is opened."""
+        model = whole(shards(file, names), request.where)
+        asked = request.asked
+        if asked and model.label and label(f"{asked}.gguf") not in (None, model.label):
+            raise ManifestError(
+                f"{request.where} is {model.label}, not {asked}: leave one of the two out", key="quantization"
+            )
+        return Choice(files=model.files, target=model.files[0])
+
+
+def label(name: str) -> str | None:
+    """Return the quantization in a file's name, or else the folder it lies in: `Q4_K_M`, `UD-Q4_K_XL`.
+
+    The last one of a name counts. `FP16` is spelled `F16`; `BF16` stays as it is.
     """
     for part in reversed(_SHARD.sub("", name).split("/")):
         found = _LABEL.findall(part)
@@ -49,12 +83,12 @@ def label(name: str) -> str | None:
 
 
 def is_gguf(name: str) -> bool:
-    """Say whether a name ends in `.gguf`."""
+    """Return whether a name ends in `.gguf`."""
     return name.lower().endswith(".gguf")
 
 
 def is_projector(name: str) -> bool:
-    """Say whether a GGUF holds the projector of a vision or audio model, and no language model."""
+    """Return whether a GGUF holds the projector of a vision or audio model, and no language model."""
     return bool(_PROJECTOR.search(name.rsplit("/", 1)[-1]))
 
 
@@ -81,7 +115,7 @@ def choose(names: Sequence[str], quantization: str | None, where: str) -> tuple[
     """Return the files of the one model meant, first shard first.
 
     `quantization` must be there exactly, whatever its case; `None` takes the first of `PREFERRED` there is. `where`
-    is how messages call the listing. Raises `ModelFileNotFound` that tells what there is.
+    is how messages call the listing. Raises `ModelFileNotFound` that lists what there is.
     """
     found = models(names)
     if not found:
@@ -93,7 +127,7 @@ def choose(names: Sequence[str], quantization: str | None, where: str) -> tuple[
         alike = [model for model in found if _is(model, quantization)]
         if not alike:
             raise ModelFileNotFound(
-                f"{where} has no {quantization}; it has {_told(found)}",
+                f"{where} has no {quantization}; it has {_listed(found)}",
                 param="quantization",
                 extra={"available": _labels(found)},
             )
@@ -132,7 +166,7 @@ def _is(model: Model, quantization: str) -> bool:
 
 
 def _is_matrix(name: str) -> bool:
-    """An importance matrix in GGUF's clothes: `imatrix` in the name, and no quantization."""
+    """Return whether it is an importance matrix: `imatrix` in the name, and no quantization."""
     return "imatrix" in name.rsplit("/", 1)[-1].lower() and label(name.rsplit("/", 1)[-1]) is None
 
 
@@ -149,6 +183,9 @@ def _labels(found: list[Model]) -> list[str]:
     return sorted({model.label or model.files[0] for model in found})
 
 
-def _told(found: list[Model]) -> str:
+def _listed(found: list[Model]) -> str:
     labels = _labels(found)
     return ", ".join(labels[:40]) + (f" and {len(labels) - 40} more" if len(labels) > 40 else "")
+
+
+GGUF = GgufFormat()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from functions.engines.llama import file_format as gguf
 from host.errors import ModelFileNotFound
-from host.sources import gguf
 
 
 def bartowski(model: str, *labels: str) -> list[str]:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from functions.engines.checkpoint.file_format import CHECKPOINT
+from functions.engines.llama.file_format import GGUF
+from functions.engines.onnx import file_format as onnx
+from functions.engines.onnx.file_format import ONNX
 from host.errors import ManifestError, ModelFileNotFound
+from host.file_format import Choice, FileFormat, FileRequest
 from host.function import ModelRequest
-from host.sources import onnx
-from host.sources.choice import Wish, choose
+from host.sources import choice
 from host.sources.folder import open_model
 from host.sources.hub import HubSource
 from tests.hub import FakeHub
@@ -21,7 +25,12 @@ ALL = [
     *("onnx/model_fp16.onnx_data", "onnx/model_int8.onnx", "onnx/model_quantized.onnx", "onnx/model_q4.onnx"),
     *("onnx/model_q4f16.onnx", "onnx/model_qint8_avx512.onnx", "onnx/model_O4.onnx", "onnx/config.json"),
 ]
-ONLY = Wish(where="r", suffixes=(".onnx",))
+FORMATS = (CHECKPOINT, GGUF, ONNX)
+ANY = FileRequest(where="r")
+
+
+def choose(names: list[str], request: FileRequest, formats: tuple[FileFormat, ...] = FORMATS) -> Choice:
+    return choice.choose(names, request, formats)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,7 @@ def test_what_there_is_is_listed(names: list[str], quantization: str | None, par
 
 
 def test_the_weights_beside_the_graph_come_along_and_no_other_graph() -> None:
-    choice = choose(ALL, ONLY)
+    choice = choose(ALL, ANY, (ONNX,))
     assert choice.target == "onnx/model.onnx"
     assert set(choice.files) == {
         *TEXTS, "onnx/config.json", "onnx/model.onnx", "onnx/model.onnx_data", "onnx/model.onnx_data_1",
@@ -90,66 +99,71 @@ def test_the_weights_beside_the_graph_come_along_and_no_other_graph() -> None:
 @pytest.mark.parametrize(
     ("wish", "target"),
     [
-        (Wish(where="r"), "onnx/model.onnx"),
-        (Wish(where="r", quantization="q4"), "onnx/model_q4.onnx"),
-        (Wish(where="r", named="q4"), "onnx/model_q4.onnx"),
-        (Wish(where="r", file="onnx/model_O4.onnx"), "onnx/model_O4.onnx"),
-        (Wish(where="r", file="onnx", quantization="q4"), "onnx/model_q4.onnx"),
+        (FileRequest(where="r"), "onnx/model.onnx"),
+        (FileRequest(where="r", quantization="q4"), "onnx/model_q4.onnx"),
+        (FileRequest(where="r", label="q4"), "onnx/model_q4.onnx"),
+        (FileRequest(where="r", file="onnx/model_O4.onnx"), "onnx/model_O4.onnx"),
+        (FileRequest(where="r", file="onnx", quantization="q4"), "onnx/model_q4.onnx"),
     ],
 )
-def test_a_repository_of_onnx_alone(wish: Wish, target: str) -> None:
+def test_a_repository_of_onnx_alone(wish: FileRequest, target: str) -> None:
     choice = choose(ALL, wish)
     assert choice.target == target
     assert {*TEXTS, target} <= set(choice.files)
 
 
 @pytest.mark.parametrize(
-    ("more", "wish", "target"),
+    ("more", "wish", "formats", "target"),
     [
-        (["model.safetensors"], Wish(where="r"), ""),
-        (["model.safetensors"], Wish(where="r", quantization="int8"), ""),
-        (["model.safetensors"], ONLY, "onnx/model.onnx"),
-        (["model.safetensors"], Wish(where="r", suffixes=(".onnx",), named="q4"), "onnx/model_q4.onnx"),
-        (["m-Q4_K_M.gguf"], Wish(where="r"), "m-Q4_K_M.gguf"),
-        (["m-Q4_K_M.gguf"], ONLY, "onnx/model.onnx"),
+        (["model.safetensors"], ANY, FORMATS, ""),
+        (["model.safetensors"], FileRequest(where="r", quantization="int8"), FORMATS, ""),
+        (["model.safetensors"], ANY, (ONNX,), "onnx/model.onnx"),
+        (["model.safetensors"], FileRequest(where="r", label="q4"), (ONNX,), "onnx/model_q4.onnx"),
+        (["m-Q4_K_M.gguf"], ANY, FORMATS, "m-Q4_K_M.gguf"),
+        (["m-Q4_K_M.gguf"], ANY, (ONNX,), "onnx/model.onnx"),
     ],
 )
-def test_beside_other_weights_onnx_is_taken_only_when_its_engine_asks(more: list[str], wish: Wish, target: str) -> None:
-    assert choose([*ALL, *more], wish).target == target
+def test_beside_other_weights_onnx_is_taken_only_when_its_engine_asks(
+    more: list[str], wish: FileRequest, formats: tuple[FileFormat, ...], target: str
+) -> None:
+    assert choose([*ALL, *more], wish, formats).target == target
     if target == "":
-        assert not [file for file in choose([*ALL, *more], wish).files if ".onnx" in file]
+        assert not [file for file in choose([*ALL, *more], wish, formats).files if ".onnx" in file]
 
 
 def test_a_file_that_is_named_has_the_quantization_that_is_asked_for() -> None:
-    assert choose(ALL, Wish(where="r", file="onnx/model_q4.onnx", quantization="int4")).target == "onnx/model_q4.onnx"
+    assert (
+        choose(ALL, FileRequest(where="r", file="onnx/model_q4.onnx", quantization="int4")).target
+        == "onnx/model_q4.onnx"
+    )
     with pytest.raises(ManifestError, match="is int4, not int8: leave one out"):
-        choose(ALL, Wish(where="r", file="onnx/model_q4.onnx", quantization="int8"))
+        choose(ALL, FileRequest(where="r", file="onnx/model_q4.onnx", quantization="int8"))
 
 
 @pytest.mark.parametrize(
-    ("safetensors", "suffixes", "opened"),
-    [(False, (), "onnx/model_q4.onnx"), (True, (), ""), (True, (".onnx",), "onnx/model_q4.onnx")],
+    ("safetensors", "formats", "opened"),
+    [(False, FORMATS, "onnx/model_q4.onnx"), (True, FORMATS, ""), (True, (ONNX,), "onnx/model_q4.onnx")],
 )
-def test_a_folder_on_disk(tmp_path: Path, safetensors: bool, suffixes: tuple[str, ...], opened: str) -> None:
+def test_a_folder_on_disk(tmp_path: Path, safetensors: bool, formats: tuple[FileFormat, ...], opened: str) -> None:
     (tmp_path / "onnx").mkdir()
     for name in ("config.json", "onnx/model_q4.onnx", *(["model.safetensors"] if safetensors else [])):
         (tmp_path / name).write_text("{}")
-    found = open_model(tmp_path, ModelRequest(model="./m", base=tmp_path, suffixes=suffixes))
+    found = open_model(tmp_path, ModelRequest(model="./m", base=tmp_path, formats=formats))
     assert found == (tmp_path / opened if opened else tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("suffixes", "quantization", "fetched"),
+    ("formats", "quantization", "fetched"),
     [
-        ((), None, {"config.json", "tokenizer.json", "model.safetensors"}),
-        ((".onnx",), None, {"config.json", "tokenizer.json", "onnx/model.onnx", "onnx/model.onnx_data"}),
-        ((".onnx",), "int8", {"config.json", "tokenizer.json", "onnx/model_quantized.onnx"}),
+        (FORMATS, None, {"config.json", "tokenizer.json", "model.safetensors"}),
+        ((ONNX,), None, {"config.json", "tokenizer.json", "onnx/model.onnx", "onnx/model.onnx_data"}),
+        ((ONNX,), "int8", {"config.json", "tokenizer.json", "onnx/model_quantized.onnx"}),
     ],
 )
 def test_from_the_hub_only_what_the_engine_needs_is_fetched(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    suffixes: tuple[str, ...],
+    formats: tuple[FileFormat, ...],
     quantization: str | None,
     fetched: set[str],
 ) -> None:
@@ -161,7 +175,7 @@ def test_from_the_hub_only_what_the_engine_needs_is_fetched(
     with FakeHub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         hub.add("org/repo", {name: name.encode() for name in names})
-        wanted = ModelRequest(model="org/repo", base=tmp_path, suffixes=suffixes, quantization=quantization)
+        wanted = ModelRequest(model="org/repo", base=tmp_path, formats=formats, quantization=quantization)
         path = HubSource().resolve(wanted, lambda stage, done=0, total=0: None)
     root = path if path.is_dir() else path.parent.parent
     assert {file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file()} == fetched
