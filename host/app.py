@@ -10,7 +10,6 @@ from litestar import Litestar
 from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
-from litestar.types import ASGIApp
 
 from host import __version__
 from host.function import Host
@@ -55,11 +54,11 @@ def _function_routes(runtime: Runtime) -> list[Any]:
     return [*(route for function in functions for route in function.routes), *default_routes(functions)]
 
 
-def create(runtime: Runtime) -> ASGIApp:
+def create(runtime: Runtime) -> RequestScope:
     """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
     inner = litestar(runtime)
     given = {"host": runtime.dispatch, "runtime": runtime}
-    return RequestScope(DirectRoutes(inner, given, runtime.settings.max_body))
+    return RequestScope(DirectRoutes(inner, given, runtime.settings.max_body), inner.lifespan)
 
 
 def litestar(runtime: Runtime) -> Litestar:

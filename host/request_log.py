@@ -73,6 +73,11 @@ class RequestLog:
         """Write JSON to `stream` from now on, or have structlog do it."""
         self._stream = stream
 
+    def flush(self) -> None:
+        """Write the lines that wait to be written."""
+        if self._stream is not None:
+            self._stream.flush()
+
     def request(self, method: str, path: str, status: int | str, seconds: float, request_id: str) -> None:
         """Log one request that was answered, or whose client left."""
         stream = self._stream

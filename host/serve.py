@@ -7,14 +7,19 @@ import contextlib
 import os
 import signal
 import socket
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from host import app
 from host.errors import ColdframeError
+from host.request_log import LOG
 from host.runtime import Runtime
 from host.worker.garbage import collect_seldom
+
+if TYPE_CHECKING:
+    from granian.server.embed import Server
 
 log = structlog.get_logger(__name__)
 _DEFAULTS: dict[str, Any] = {"backlog": 2048, "websockets": False, "log_enabled": False}
@@ -26,28 +31,44 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
     from granian.constants import Interfaces
     from granian.server.embed import Server
 
+    from host.http.rsgi import RsgiApp
+
     settings = runtime.settings
     port = _free_port(settings.address, settings.port)
+    application = app.create(runtime)
+    # ASGI is slower, and the interface that knows WebSockets here. RSGI has no lifespan of its own.
+    interface = Interfaces.ASGI if settings.granian.get("websockets") else Interfaces.RSGI
+    prefix = settings.granian.get("url_path_prefix") or ""
     server = Server(
-        app.create(runtime),
+        application if interface is Interfaces.ASGI else RsgiApp(application, prefix),
         address=settings.address,
         port=port,
-        interface=Interfaces.ASGI,
+        interface=interface,
         **{"backpressure": 2048, **_DEFAULTS, **settings.granian},
     )
-    collect_seldom()
+    async with contextlib.AsyncExitStack() as life:
+        if interface is Interfaces.RSGI:
+            await life.enter_async_context(application.lifespan())
+        collect_seldom()
+        await _serve_until_signalled(runtime, server, life, lambda: _announce(ready, settings.address, port))
+
+
+async def _serve_until_signalled(
+    runtime: Runtime, server: Server, life: contextlib.AsyncExitStack, announce: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Serve until a signal comes, then let what goes on end, within bounds."""
+    settings = runtime.settings
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
     serving = loop.create_task(server.serve())
     serving.add_done_callback(lambda _: over.set())
-    announcing = loop.create_task(_announce(ready, settings.address, port)) if ready is not None else None
+    announcing = loop.create_task(announce())
     await over.wait()
     # Whoever presses Ctrl-C now means at once; the forkservers see their sockets close and end with their workers.
-    loop.add_signal_handler(signal.SIGINT, os._exit, 128 + signal.SIGINT)
-    if announcing is not None:
-        announcing.cancel()
+    loop.add_signal_handler(signal.SIGINT, _leave)
+    announcing.cancel()
     ended = serving.done()
     log.info("stopping", grace=settings.grace)
     # Streams end before the server stops: it would wait for them without a bound.
@@ -55,12 +76,22 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
     await asyncio.sleep(0)
     with contextlib.suppress(TimeoutError, asyncio.CancelledError):
         server.stop()  # type: ignore[no-untyped-call]
-        await asyncio.wait_for(serving, settings.drain + settings.stop + _LAST_FRAMES)
+        async with asyncio.timeout(settings.drain + settings.stop + _LAST_FRAMES):
+            await serving
+            await life.aclose()
     if ended:
         raise ColdframeError("the HTTP server ended by itself")
 
 
+def _leave() -> None:
+    """End at once, with what was logged so far."""
+    LOG.flush()
+    os._exit(128 + signal.SIGINT)
+
+
 async def _announce(ready: Any, address: str, port: int) -> None:
+    if ready is None:
+        return
     host = "127.0.0.1" if address in ("0.0.0.0", "::") else address  # noqa: S104 - only compared
     while True:  # until the server listens, however slow the machine; a server that ends cancels this
         with contextlib.suppress(OSError):

@@ -1,7 +1,4 @@
-"""Metrics and logs: a plug-in that counts life-cycle events for `/metrics`, and the set-up of structured logging.
-
-It only listens; nothing asks it whether it heard.
-"""
+"""Metrics and logs: a plug-in that counts life-cycle events for `/metrics`, and the set-up of structured logging."""
 
 from __future__ import annotations
 

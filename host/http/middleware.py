@@ -6,11 +6,13 @@ A handler needs to do nothing about a client that goes away: its task is cancell
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import re
 import secrets
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from litestar.enums import ScopeType
@@ -30,8 +32,10 @@ _QUIET = ("/livez", "/readyz", "/health", "/metrics")
 class RequestScope:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, lifespan: Callable[[], Any] = contextlib.nullcontext) -> None:
         self._app = app
+        self.lifespan = lifespan
+        """Starts and stops the application, for servers that do not speak ASGI's lifespan: a context manager."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, as ASGI has it."""
