@@ -275,7 +275,7 @@ HOST = [
         "host/cli/manifests.py",
         'f"{problem.file}:{problem.line}" if problem.line else problem.file',
         "problem.file",
-        ("tests/host/cli/test_cli_check.py",),
+        ("tests/host/cli/test_cli_run.py",),
     ),
     Fault(
         "settings: `auto` is all of the memory",
