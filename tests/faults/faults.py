@@ -390,21 +390,21 @@ FUNCTIONS = [
         "functions/decide/answers.py",
         "else log - before for log",
         "else log + before for log",
-        ("tests/functions/decide",),
+        ("tests/functions/decide/test_decide_numbers.py", "tests/functions/decide"),
     ),
     Fault(
         "decide: of equals the last one wins",
         "functions/decide/answers.py",
         "best = max(range(len(probabilities)), key=probabilities.__getitem__)",
         "best = max(reversed(range(len(probabilities))), key=probabilities.__getitem__)",
-        ("tests/functions/decide",),
+        ("tests/functions/decide/test_decide_numbers.py",),
     ),
     Fault(
         "decide: one prior more than the bound is kept",
         "functions/decide/priors.py",
         "        while len(self._known) > _MOST:",
         "        while len(self._known) > _MOST + 1:",
-        ("tests/functions/decide",),
+        ("tests/functions/decide/test_decide_priors.py",),
     ),
 ]
 

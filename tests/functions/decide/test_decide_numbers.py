@@ -47,6 +47,13 @@ def test_rounding_never_makes_a_probability_negative() -> None:
     assert Spellings([[(1,)], [(1, 2)]]).logs([-1.0, -1.0 + 1e-12]) == [-INF, -1.0 + 1e-12]
 
 
+def test_of_equals_the_first_wins() -> None:
+    found = answer(CHOICE, [-1.0, -1.0, -1.0])
+    assert isinstance(found, ChoiceAnswer) and found.choice == "a"
+    found = answer(CHOICE, [-2.0, -1.0, -1.0])
+    assert isinstance(found, ChoiceAnswer) and found.choice is True
+
+
 def test_what_is_no_number_stays_none() -> None:
     found = Spellings([[(1,)], [(1, 2)], [(3,)]]).logs([-1.0, NAN, -2.0])
     assert math.isnan(found[0]) and math.isnan(found[1]) and found[2] == -2.0
