@@ -11,7 +11,7 @@ import pytest
 from host import machine
 from host.errors import ManifestError
 from host.manifest.schema import docs
-from host.settings import MEMORY_SHARE, REFUSED, HostSettings, Settings, address, read
+from host.settings import REFUSED, HostSettings, Settings, address, read
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "granian.toml"
@@ -45,7 +45,7 @@ def test_no_file_is_all_defaults():
         Path("manifests"),
         False,
     )
-    assert found.budget == {"ram": int(machine.memory_total() * MEMORY_SHARE)}
+    assert found.budget == {"ram": int(machine.memory_total() * 0.9)}
     assert found.threads == machine.cores()
     assert (found.grace, found.drain, found.stop, found.stall) == (30.0, 30.0, 5.0, 300.0)
     assert (found.max_body, found.log, found.log_level, found.granian) == (32 << 20, "auto", "info", {})

@@ -30,6 +30,11 @@ def judged(table: dict[str, Any], scores: list[float], said: Any = None) -> Any:
     return ModerationMapper(table, said).moderate(read(scores))[0]
 
 
+@pytest.mark.parametrize("scores", [[0.6, 0.4, 0.0], [0.4, 0.6, 0.0]])
+def test_the_surest_label_of_a_category_decides(scores: list[float]) -> None:
+    assert judged({"toxic": "hate", "threat": "hate"}, scores).category_scores["hate"] == pytest.approx(0.6)
+
+
 def test_the_worst_of_the_parts_of_one_input_decides() -> None:
     verdicts = ModerationMapper({"toxic": "hate", "threat": "violence"}, None)
     parts = read([0.1, 0.7, 0.0], [0.6, 0.2, 0.0])

@@ -67,3 +67,10 @@ def test_the_prior_is_divided_away() -> None:
 def test_the_mass_of_answers() -> None:
     assert total_probability([math.log(0.2), math.log(0.3)]) == pytest.approx(0.5)
     assert total_probability([NAN, -1.0]) == 0
+
+
+def test_the_first_of_equal_choices_wins() -> None:
+    found = build_answer(CHOICE, [-1.0, -1.0, -1.0])
+    assert isinstance(found, ChoiceAnswer) and found.choice == "a"
+    found = build_answer(CHOICE, [-2.0, -1.0, -1.0])
+    assert isinstance(found, ChoiceAnswer) and found.choice is True

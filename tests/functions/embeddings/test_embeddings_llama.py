@@ -282,7 +282,8 @@ async def test_closing_ends_what_waits(gguf: Callable[..., Path]) -> None:
     given = load(gguf())
     made = LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), lambda stage, done=0, total=0: None)
     waiting = asyncio.create_task(ask(made, mixed(2000, seed=9)))
-    await asyncio.sleep(0.2)
+    while not made._pooled._batcher._schedule:  # until all are tokenised, and the first ones are computed
+        await asyncio.sleep(0.01)
     start = asyncio.get_running_loop().time()
     await asyncio.to_thread(made.close)
     assert asyncio.get_running_loop().time() - start < 15

@@ -66,7 +66,7 @@ def test_taken_apart(model: str, expected: tuple[str | None, ...]) -> None:
         ("org/repo/a\\b.gguf", "separated by"),
         ("org/repo/a\nb.gguf", "spaces"),
         ("org/repo\n", "cannot be the name"),
-        ("org/" + "r" * 100, "96 characters"),
+        ("org/" + "r" * 93, "96 characters"),
         ("örg/repo", "cannot be the name"),
     ],
 )
@@ -76,6 +76,10 @@ def test_wrong_ones_say_why(model: str, why: str) -> None:
     assert why in caught.value.message
     assert "org/repo:Q4_K_M" in caught.value.message
     assert caught.value.key == "model"
+
+
+def test_the_longest_name_there_can_be() -> None:
+    assert parse("org/" + "r" * 92).id == "org/" + "r" * 92
 
 
 @given(st.text())

@@ -126,3 +126,11 @@ def test_every_token_excluded() -> None:
     sampling = Sampling(temperature=0, banned=tuple(range(SIZE)))
     with pytest.raises(InvalidRequest, match="every token"):
         Sampler(SIZE, sampling, [1], context=64).sample(row)
+
+
+def test_a_penalty_makes_a_token_less_likely_on_either_side_of_zero() -> None:
+    penalty = Penalty(8, repeat=2.0)
+    penalty.accept([0, 1, 2])
+    row = np.array([4.0, -4.0, 0.0, -4.0], np.float32)
+    penalty.apply(row)
+    assert row.tolist() == [2.0, -8.0, 0.0, -4.0]

@@ -1,0 +1,69 @@
+"""Priors by themselves, without a model: each question's once, those asked longest ago forgotten first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from functions.decide import priors as module
+from functions.decide.priors import Priors
+
+pytestmark = pytest.mark.anyio
+
+
+class Model:
+    """Counts what it scores."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    async def score(self, prefix: Any, branches: list[str]) -> Any:
+        self.asked.append(branches)
+        return SimpleNamespace(logs=[np.array([-1.0, -2.0])] * len(branches))
+
+
+class Threads:
+    async def run(self, work: Any) -> Any:
+        return work(lambda: None)
+
+
+def ask(name: str, kind: str = "choice") -> Any:
+    return SimpleNamespace(
+        question=SimpleNamespace(type=kind),
+        words=SimpleNamespace(user="u", model=name),
+        events=SimpleNamespace(spellings=[(1,), (2,)], logs=lambda row: row),
+    )
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def priors(model: Model, monkeypatch: pytest.MonkeyPatch) -> Priors:
+    monkeypatch.setattr(module, "_MOST", 3)
+    asker = SimpleNamespace(without_input=lambda asks, check: ((), [one.words.model for one in asks]))
+    return Priors(model, asker, Threads())  # type: ignore[arg-type]
+
+
+async def test_a_question_is_computed_once(model: Model, priors: Priors) -> None:
+    assert await priors.of([ask("a"), ask("b"), ask("a")]) == [[-1.0, -2.0]] * 3
+    assert await priors.of([ask("b"), ask("c")]) == [[-1.0, -2.0]] * 2
+    assert model.asked == [["a", "b"], ["c"]]
+
+
+async def test_those_asked_longest_ago_are_forgotten(model: Model, priors: Priors) -> None:
+    for name in "abcad":
+        await priors.of([ask(name)])
+    assert model.asked == [["a"], ["b"], ["c"], ["d"]]
+    await priors.of([ask("a"), ask("c"), ask("d"), ask("b")])
+    assert model.asked[4:] == [["b"]]
+
+
+async def test_a_predicate_has_no_prior(model: Model, priors: Priors) -> None:
+    assert await priors.of([ask("a", "predicate")]) == [None]
+    assert model.asked == []
