@@ -161,6 +161,7 @@ class OneInstance:
         return _Stream(self._events(model, msgspec.msgpack.decode(data, type=operation.request), operation))
 
     async def _events(self, model: str, request: ChatRequest, operation: Operation[Any, Any]) -> AsyncIterator[Any]:
+        operation.check(request)
         if model != NAME:
             raise ModelNotFound(f"there is no model {model!r}; served: {NAME}")
         async for event in self.instance.answer(request):

@@ -66,7 +66,9 @@ def open_() -> Iterator[Opener]:
 
     def open_one(path: Path, options: dict[str, Any] | None = None, **more: Any) -> LlamaEmbeddings:
         given = load(path, options, **more)
-        opened.append(LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), lambda stage, done=0, total=0: None))
+        opened.append(
+            loads.checked(LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), loads.ignore), "embeddings")
+        )
         return opened[-1]
 
     yield open_one
