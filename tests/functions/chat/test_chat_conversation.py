@@ -29,7 +29,7 @@ def test_messages_as_templates_take_them(message: Message, expected: dict[str, A
     assert to_template_messages([message]) == [expected]
 
 
-def test_a_template_that_knows_developers_gets_them() -> None:
+def test_a_template_that_supports_developers_gets_them() -> None:
     assert (
         to_template_messages([Message(role="developer", content="x")], knows_developer=True)[0]["role"] == "developer"
     )
@@ -53,5 +53,5 @@ def test_system_messages_move_into_the_users() -> None:
         ("high", {"enable_thinking": False}, {"reasoning_effort": "high", "enable_thinking": False}),
     ],
 )
-def test_what_templates_are_told(effort: str | None, kwargs: Any, told: dict[str, Any]) -> None:
+def test_template_kwargs(effort: str | None, kwargs: Any, told: dict[str, Any]) -> None:
     assert template_kwargs(effort, kwargs) == told

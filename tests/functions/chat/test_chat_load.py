@@ -66,7 +66,7 @@ def test_a_cut_off_file_fails_and_the_process_lives(loader: Any, tmp_path: Path,
         LlamaChat.load(given, good, silent)
 
 
-def test_progress_is_told_in_bytes(loader: Any, smollm2: Path) -> None:
+def test_progress_is_reported_in_bytes(loader: Any, smollm2: Path) -> None:
     loader.progress.told.clear()
     loader(slots=1)
     weights = [(done, total) for stage, done, total in loader.progress.told if stage == "weights"]

@@ -126,7 +126,7 @@ def test_events_survive_the_wire(event: ChatEvent) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=ChatEvent) == event
 
 
-def test_usage_tells_what_was_guessed_ahead() -> None:
+def test_usage_has_accepted_and_rejected_tokens() -> None:
     told = completion_usage(Usage(prompt_tokens=3, completion_tokens=9, accepted_tokens=5, rejected_tokens=2))
     details = told.completion_tokens_details
     assert (details.accepted_prediction_tokens, details.rejected_prediction_tokens) == (5, 2)

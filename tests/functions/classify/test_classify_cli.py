@@ -5,7 +5,7 @@ from __future__ import annotations
 from functions.classify.cli import ClassifyCli
 
 
-def test_the_shell_prints_a_line_for_each_label() -> None:
+def test_the_command_line_prints_a_line_for_each_label() -> None:
     shell = ClassifyCli()
     listed = {"label": "a", "score": 0.9, "labels": [{"label": "a", "score": 0.9}, {"label": "b", "score": 0.05}]}
     none = {"label": "a", "score": 0.25, "labels": []}

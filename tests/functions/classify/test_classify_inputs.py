@@ -65,7 +65,7 @@ def test_unknown_fields_are_refused_by_name(field: str) -> None:
         (["a"] * 2049, "", "has 2049 items, at most 2048 are taken at once"),
     ],
 )
-def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, place: str, said: str) -> None:
+def test_what_is_wrong_with_texts_names_the_field(name: str, given: Any, place: str, said: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check(request(**{name: given}))
     assert caught.value.message == f"{name}{place} {said}"

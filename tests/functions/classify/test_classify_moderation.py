@@ -64,7 +64,7 @@ def test_what_flags(table: dict[str, Any], said: Any, flags: set[str]) -> None:
     assert found.flagged is bool(flags)
 
 
-def test_all_categories_are_there_and_tell_what_they_stand_for() -> None:
+def test_all_categories_are_there_with_their_input_types() -> None:
     found = judged({"toxic": "hate", "threat": ["hate", "violence"]}, [0.3, 0.8, 0.9])
     for mapping in (found.categories, found.category_scores, found.category_applied_input_types):
         assert list(mapping) == list(CATEGORIES)

@@ -30,7 +30,7 @@ def read(tmp_path: Path, text: str, engine: str = "transformers") -> ClassifyOpt
 
 
 @pytest.mark.parametrize("engine", ["transformers", "onnx", "llama"])
-def test_everything_can_be_said(tmp_path: Path, engine: str) -> None:
+def test_every_option_can_be_set(tmp_path: Path, engine: str) -> None:
     text = """activation: sigmoid
 threshold: {toxic: 0.7, threat: 1}
 top_k: 3
@@ -73,7 +73,7 @@ moderation:
         ("treshold: 0.4", "did you mean `threshold`?"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_wrong_names_the_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ManifestError) as caught:
         read(tmp_path, text)
     assert said in caught.value.message

@@ -183,7 +183,7 @@ async def test_white_space_is_no_text(opener: Any, ask: Any, tmp_path: Path, giv
     assert caught.value.param == param
 
 
-async def test_a_limit_without_room_for_two_texts_is_told(opener: Any, ask: Any, tmp_path: Path) -> None:
+async def test_a_limit_without_room_for_two_texts_is_reported(opener: Any, ask: Any, tmp_path: Path) -> None:
     model(tmp_path, "bert")
     made = opener(tmp_path)
     with pytest.raises(InvalidRequest, match="max_length leaves no room") as caught:

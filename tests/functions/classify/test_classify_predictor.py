@@ -150,7 +150,7 @@ async def test_thresholds_of_request_and_manifest(opener: Any, ask: Any, tmp_pat
         ({"activation": "none", "moderation": {"sport": "hate"}}, "options.moderation needs probabilities"),
     ],
 )
-def test_options_that_do_not_suit_the_model_are_told(
+def test_options_that_do_not_suit_the_model_are_reported(
     opener: Any, tmp_path: Path, options: dict[str, Any], said: str
 ) -> None:
     headed(tmp_path, "bert", "sequence", LABELS)

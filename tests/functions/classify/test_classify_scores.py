@@ -25,7 +25,7 @@ from functions.classify.scores import aggregate_windows, apply_activation, log_s
         ("sigmoid", "regression", 1, "sigmoid"),
     ],
 )
-def test_the_activation_is_the_model_s_unless_it_is_said(said: Any, problem: Any, labels: int, chosen: str) -> None:
+def test_the_activation_is_the_model_s_unless_it_is_set(said: Any, problem: Any, labels: int, chosen: str) -> None:
     assert resolve_activation(said, problem, labels) == chosen
 
 

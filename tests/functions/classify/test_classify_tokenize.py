@@ -60,7 +60,7 @@ async def test_max_takes_each_label_where_it_is_surest(opener: Any, ask: Any, tm
     assert np.allclose(list(found.all_scores.values()), surest, atol=1e-6)
 
 
-async def test_the_beginning_alone_is_told(opener: Any, ask: Any, tmp_path: Path) -> None:
+async def test_the_beginning_alone_is_reported(opener: Any, ask: Any, tmp_path: Path) -> None:
     headed(tmp_path, "bert", "sequence", LABELS)
     made = opener(tmp_path)
     wanted = (await ask(made, " ".join(LONG[:ROOM]))).data[0]

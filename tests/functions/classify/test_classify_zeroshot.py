@@ -183,7 +183,7 @@ async def test_labels_of_the_manifest_are_the_default(opener: Any, ask: Any, pip
         ({"labels": ["a"], "threshold": {"b": 0.3}}, "threshold.b", "no label here"),
     ],
 )
-async def test_what_is_wrong_is_told_with_its_name(
+async def test_what_is_wrong_names_the_field(
     opener: Any, ask: Any, tmp_path: Path, fields: dict[str, Any], param: str, said: str
 ) -> None:
     headed(tmp_path, "bert", "sequence", NLI)
@@ -221,7 +221,7 @@ async def test_what_leaves_no_room_is_the_field_that_was_sent(
     ],
 )
 @pytest.mark.parametrize("moderation", [False, True])
-def test_options_that_do_not_suit_the_model_are_told_when_it_is_loaded(
+def test_options_that_do_not_suit_the_model_are_refused_at_load(
     opener: Any, tmp_path: Path, options: dict[str, Any], said: str, moderation: bool
 ) -> None:
     """A request for moderation has no `labels` to blame."""
@@ -302,7 +302,7 @@ async def test_the_manifest_names_entailment_where_the_model_does_not(
         (["a"], "a", None),
     ],
 )
-def test_a_label_that_is_said_to_be_entailment(labels: list[str], said: str, places: NliLabels | None) -> None:
+def test_a_label_set_as_entailment(labels: list[str], said: str, places: NliLabels | None) -> None:
     assert nli_labels(labels, said) == places
 
 

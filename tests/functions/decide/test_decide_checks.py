@@ -146,7 +146,7 @@ def test_a_choice_is_text_or_true_or_false(wrong: Any, kind: str, strict: bool) 
 
 
 @pytest.mark.parametrize(("value", "told"), [(True, "true"), (False, "false"), ("a", "'a'")])
-def test_what_is_there_twice_is_told_as_json_has_it(value: Any, told: str) -> None:
+def test_what_is_there_twice_is_reported_as_json(value: Any, told: str) -> None:
     with pytest.raises(InvalidRequest, match=f"value` is {told} again"):
         check(request_of("x", [choices(value, value)]))
 

@@ -101,7 +101,7 @@ def both(*texts: str) -> list[str]:
     return [space + text for text in texts for space in (" ", "")]
 
 
-async def test_probabilities_are_those_of_the_model_asked_directly(exact: LlamaDecide, tiny: Path) -> None:
+async def test_probabilities_are_those_of_the_model_computed_directly(exact: LlamaDecide, tiny: Path) -> None:
     found = await exact.answer(request_of("It is a green field.", KINDS))
     direct = Direct(tiny)
     wanted = [
@@ -156,7 +156,7 @@ async def test_text_is_never_read_as_special_tokens(open_: Open, tiny: Path) -> 
     assert not isinstance(choice.answers[0], RefusalAnswer)
 
 
-async def test_an_input_that_is_too_long_is_told_with_its_numbers(open_: Open, tiny: Path) -> None:
+async def test_an_input_that_is_too_long_names_its_tokens(open_: Open, tiny: Path) -> None:
     model = open_(tiny, context=256, **EXACT)
     with pytest.raises(ContextLengthExceeded) as told:
         await model.answer(request_of("x" * 300, ["Is it?"]))
@@ -289,13 +289,13 @@ async def test_conversations_of_all_kinds_reach_the_model(template: str, open_: 
     assert found.usage.prompt_tokens > letters
 
 
-async def test_a_template_that_drops_the_question_is_told(open_: Open, tiny: Path) -> None:
+async def test_a_template_that_drops_the_question_is_reported(open_: Open, tiny: Path) -> None:
     model = open_(tiny, **(EXACT | {"chat_template": "{{ messages[0].content }}<b>"}))
     with pytest.raises(InvalidRequest, match="does not show the last message"):
         await model.answer(request_of([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], ["x"]))
 
 
-async def test_a_template_that_refuses_the_input_is_told(open_: Open, tiny: Path) -> None:
+async def test_a_template_that_refuses_the_input_is_reported(open_: Open, tiny: Path) -> None:
     model = open_(tiny, **(EXACT | {"chat_template": "{{ raise_exception('never!') }}"}))
     with pytest.raises(InvalidRequest, match="refuses these messages: never!") as told:
         await model.answer(request_of("a", ["x"]))
@@ -306,9 +306,7 @@ async def test_a_template_that_refuses_the_input_is_told(open_: Open, tiny: Path
     ("options", "words"),
     [({}, "no chat template"), ({"chat_template": "{% if %}"}, "not valid Jinja")],
 )
-def test_models_that_cannot_be_asked_are_not_loaded(
-    options: dict[str, Any], words: str, open_: Open, tiny: Path
-) -> None:
+def test_models_without_a_template_are_not_loaded(options: dict[str, Any], words: str, open_: Open, tiny: Path) -> None:
     with pytest.raises(LoadFailed, match=words):
         open_(tiny, **options)
 

@@ -29,7 +29,7 @@ def test_a_conversation_with_tools_in_order() -> None:
     assert to_messages(request_of(items[1:2], ["x"]), "S") == [SYSTEM, ChatMessage("user", "Weather?")]
 
 
-def test_turns_that_any_template_takes() -> None:
+def test_messages_that_any_template_takes() -> None:
     said = [SYSTEM, ChatMessage("assistant", "a"), ChatMessage("system", "late"), ChatMessage("user", "u")]
     assert alternate_roles(said, knows_system=True) == [
         SYSTEM,

@@ -27,7 +27,7 @@ async def test_no_more_threads_than_are_allowed(allowed: int, count: int) -> Non
     assert len(names) == count
 
 
-async def test_work_that_comes_while_the_threads_end_is_told() -> None:
+async def test_work_that_comes_while_the_threads_end_is_reported() -> None:
     threads = TokenizerPool(1)
     threads.close()
     threads._closed.clear()  # as `run` saw it just before

@@ -158,7 +158,7 @@ async def test_texts_and_images_mixed_in_every_form(pair: tuple[Any, Direct]) ->
     assert found.usage.prompt_tokens == 3 * (16 + 1) + 4 + 3 + 4
 
 
-async def test_what_is_chosen_is_told(clip: Any) -> None:
+async def test_what_is_chosen_is_reported(clip: Any) -> None:
     detail = clip.info().detail
     assert (detail["dimension"], detail["inputs"], detail["normalized"]) == (16, ["text", "image"], True)
     assert clip.info().context == 24

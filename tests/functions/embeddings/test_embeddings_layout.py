@@ -113,7 +113,7 @@ def custom(**changes: Any) -> list[dict[str, Any]]:
         ({"sentence_bert_config.json": {"modality_config": {"audio": {}}}}, "takes audio and no text"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, files: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_is_reported(tmp_path: Path, files: dict[str, Any], said: str) -> None:
     with pytest.raises(LoadFailed, match=said):
         read(tmp_path, files)
 

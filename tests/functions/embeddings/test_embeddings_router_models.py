@@ -169,7 +169,7 @@ async def test_what_the_machine_does_best_is_close(opener: Any, tmp_path: Path) 
         assert (await vectors(ours, TEXTS, input_type=kind) * encode(TEXTS)).sum(1).min() > 0.99
 
 
-def test_the_plan_counts_all_ways(tmp_path: Path) -> None:
+def test_the_plan_counts_all_routes(tmp_path: Path) -> None:
     two(tmp_path)
     whole = TransformersEmbeddings.plan(given(tmp_path / "st"))
     folder = tmp_path / "st" / "document_0_Transformer"
@@ -218,7 +218,7 @@ def edit(folder: Path, change: Any) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_router_is_told(opener: Any, tmp_path: Path, change: Any, said: str) -> None:
+def test_what_is_wrong_with_a_router_is_reported(opener: Any, tmp_path: Path, change: Any, said: str) -> None:
     two(tmp_path)
     edit(tmp_path / "st", change)
     with pytest.raises(LoadFailed, match=said):
@@ -245,7 +245,7 @@ def test_routes_of_different_kinds_and_several_routers_are_refused(opener: Any, 
         opener(tmp_path / "st")
 
 
-async def test_dimensions_of_ways(opener: Any, tmp_path: Path) -> None:
+async def test_dimensions_of_routes(opener: Any, tmp_path: Path) -> None:
     theirs = two(tmp_path, models.Normalize())
     ours = opener(tmp_path / "st", {"matryoshka": [4]})
     cut = theirs.encode_query(TEXTS, truncate_dim=4, normalize_embeddings=True)

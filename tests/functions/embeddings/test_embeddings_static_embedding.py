@@ -136,7 +136,7 @@ def test_the_plan_counts_the_table_as_it_will_be(tmp_path: Path) -> None:
         ({"embeddings": torch.zeros(ROWS, 8), "weights": torch.ones(3)}, "weights are 3, for 21 tokens"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told(opener: Any, tmp_path: Path, tensors: Any, said: str) -> None:
+def test_what_is_wrong_with_a_table_is_reported(opener: Any, tmp_path: Path, tensors: Any, said: str) -> None:
     static(tmp_path)
     safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(LoadFailed, match=said):

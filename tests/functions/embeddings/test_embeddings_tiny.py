@@ -219,7 +219,7 @@ def poorer(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_told(opener: Any, tmp_path: Path, harm: Any, said: str) -> None:
+def test_what_is_wrong_with_a_folder_is_reported(opener: Any, tmp_path: Path, harm: Any, said: str) -> None:
     harm(tiny(tmp_path))
     with pytest.raises(LoadFailed, match=said) as caught:
         opener(tmp_path)

@@ -60,7 +60,9 @@ def test_the_plan_counts_the_logits_of_batches_side_by_side(tmp_path: Path) -> N
 @pytest.mark.parametrize("strategy", ["max", "sum"])
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
 @pytest.mark.parametrize("most", [None, 5])
-async def test_ways_of_splade(opener: Any, tmp_path: Path, strategy: Any, activation: Any, most: int | None) -> None:
+async def test_activations_of_splade(
+    opener: Any, tmp_path: Path, strategy: Any, activation: Any, most: int | None
+) -> None:
     first = models.Transformer(str(masked(tmp_path / "base", "bert")), transformer_task="fill-mask")
     pooling = sparse.SpladePooling(strategy, activation)
     made = sentence_transformers.SparseEncoder(
@@ -291,7 +293,7 @@ async def test_pickled_layers_are_not_read(opener: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sparse", "colbert", "late_interaction", ["dense", "sparse"]])
-async def test_what_a_model_has_not_is_told(opener: Any, tmp_path: Path, kind: Any) -> None:
+async def test_what_a_model_has_not_is_reported(opener: Any, tmp_path: Path, kind: Any) -> None:
     dense(tmp_path, models.Pooling(32))
     ours = opener(tmp_path / "st")
     with pytest.raises(InvalidRequest, match=r"makes no (sparse|colbert) vectors; send embedding_type: 'dense'"):

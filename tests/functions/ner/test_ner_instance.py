@@ -50,7 +50,7 @@ def test_labels_that_say_nothing_are_refused_and_can_be_named(tiny: Tiny, opener
         ({"labels": ["PER"]}, "labels"),
     ],
 )
-def test_wrong_options_are_told(tiny: Tiny, opener: Opener, options: dict[str, Any], said: str) -> None:
+def test_wrong_options_are_reported(tiny: Tiny, opener: Opener, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ManifestError, match=said):
         opener(tiny("bert"), options)
 
@@ -97,7 +97,7 @@ async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener
         ({"max_length": 2}, "max_length", "more than the 2 special tokens"),
     ],
 )
-async def test_what_the_model_cannot_do_is_told(
+async def test_what_the_model_cannot_do_is_reported(
     tiny: Tiny, opener: Opener, fields: dict[str, Any], param: str, said: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:

@@ -67,7 +67,7 @@ def test_a_model_without_entities_is_refused(labels: list[str]) -> None:
         TagScheme(labels)
 
 
-def test_a_label_to_rename_that_is_not_there_is_told() -> None:
+def test_a_label_to_rename_that_is_not_there_is_reported() -> None:
     with pytest.raises(ManifestError, match="no label 'LABEL_9'; it has: O, B-A") as caught:
         TagScheme(["O", "B-A"], {"LABEL_9": "O"})
     assert caught.value.key == "options"

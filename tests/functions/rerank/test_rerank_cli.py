@@ -28,7 +28,7 @@ def answer(
     return json.loads(render(body(**given), found, cohere2=cohere2))
 
 
-def test_the_shell_asks_in_lines_and_prints_best_first() -> None:
+def test_the_command_line_asks_in_lines_and_prints_best_first() -> None:
     shell = RerankCli()
     asking = {"query": "q", "documents": ["one", "two"]}
     assert shell.body("q\none\n\n two \n") == asking == shell.body("q | one | two")

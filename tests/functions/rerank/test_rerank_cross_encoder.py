@@ -269,7 +269,7 @@ async def test_weights_that_are_missing_below_a_head_are_named(opener: Opener, t
         (None, "config.json names no architecture"),
     ],
 )
-def test_what_is_no_reranker_is_told_what_it_is(
+def test_what_is_no_reranker_is_refused_with_what_it_is(
     opener: Opener, tmp_path: Path, architecture: str | None, words: str
 ) -> None:
     folder = tiny(tmp_path)

@@ -59,7 +59,7 @@ async def test_a_cross_encoder(opener: Opener, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "close"), [("f32", 2e-3), ("f16", 5e-3), ("q8_0", 0.05)])
-async def test_segments_tell_query_and_document_apart(opener: Opener, tmp_path: Path, kind: str, close: float) -> None:
+async def test_token_types_separate_query_and_document(opener: Opener, tmp_path: Path, kind: str, close: float) -> None:
     """llama.cpp adds the first segment's vector to every token."""
     folder = cross_encoder(tmp_path / "model")
     expected = direct(folder, QUERY, documents())[:, 0]
@@ -158,7 +158,7 @@ async def test_an_embedder_needs_cosine_named(opener: Opener, tmp_path: Path, ti
     assert (await ask(instance, QUERY, texts)).scores == pytest.approx(expected, abs=1e-3)
 
 
-async def test_a_file_without_a_head_that_is_told_to_cross(opener: Opener, tmp_path: Path) -> None:
+async def test_a_file_without_a_head_that_is_refused_as_a_cross_encoder(opener: Opener, tmp_path: Path) -> None:
     path = convert(cross_encoder(tmp_path / "model"), tmp_path / "mean.gguf", pooling="mean")
     with pytest.raises(LoadFailed, match="no reranker: its pooling is mean"):
         opener(path, {"method": "cross_encoder"}, engine="llama")

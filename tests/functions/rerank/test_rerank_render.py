@@ -41,7 +41,7 @@ def test_best_first_and_ties_in_the_order_of_the_request() -> None:
     }
 
 
-def test_a_model_that_was_not_named_is_told() -> None:
+def test_a_model_that_was_not_named_is_reported() -> None:
     found = Scores(model="only", scores=[0.5], usage=Usage(prompt_tokens=1))
     assert json.loads(render(body(documents=["a"]), found, cohere2=False))["model"] == "only"
     assert json.loads(render(body(documents=["a"], model="alias"), found, cohere2=False))["model"] == "alias"
@@ -77,7 +77,7 @@ def test_the_answer_for_tei() -> None:
     assert answer(texts=["a", "b", "c", "d"], return_text=True)[0] == {"index": 3, "score": 0.75, "text": "d"}
 
 
-def test_what_was_not_read_is_told() -> None:
+def test_what_was_not_read_is_reported() -> None:
     (warning,) = answer(True, truncated=[1, 3])["meta"]["warnings"]
     assert "2 documents" in warning and warning.endswith("1, 3") and "64 tokens" in warning
     assert answer(True)["meta"]["api_version"]["version"] == "2"

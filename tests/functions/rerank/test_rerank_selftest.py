@@ -63,14 +63,14 @@ def refuse(_: int) -> float:
         (refuse, "self-test of the reranker failed: the model gave numbers that are not finite"),
     ],
 )
-async def test_useless_scores_are_told_apart(score_of: Any, words: str) -> None:
+async def test_useless_scores_fail_the_self_test(score_of: Any, words: str) -> None:
     with pytest.raises(LoadFailed, match=words) as caught:
         await selftest.run(Made(score_of), RerankOptions())
     assert "options.self_test: false" in caught.value.message
 
 
 @pytest.mark.anyio
-async def test_scores_that_tell_are_taken() -> None:
+async def test_scores_that_differ_pass_the_self_test() -> None:
     await selftest.run(Made(float), RerankOptions())
 
 
@@ -145,7 +145,7 @@ def test_real_vectors_pass(opener: Opener, minilm: Path) -> None:
     assert opener(minilm, {"method": "cosine", "self_test": True}).info().detail["self_test"] is True
 
 
-def test_an_instruction_without_a_place_is_told_at_once(opener: Opener, tmp_path: Path) -> None:
+def test_an_instruction_without_a_place_is_refused_at_load(opener: Opener, tmp_path: Path) -> None:
     folder = headed(tmp_path, "bert", "sequence", ["x"])
     with pytest.raises(LoadFailed, match="instruction"):
         opener(folder, {"self_test": True, "instruction": "find"})
