@@ -12,12 +12,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ECHO := tests/plugins/coldframe_echo
 ARGS ?=
+# Processes of pytest side by side. The tests of a file stay together, in the order of the folders: they share models
+# and hosts, and the longest files come first.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # llama-cpp-python is built from source. GGML_NATIVE=OFF, because virtual machines advertise AMX and then fault on it, and
 # because a wheel built on one machine (or cached by pip) has to run on another one. AVX2, FMA and F16C stay on.
 export CMAKE_ARGS ?= -DGGML_NATIVE=OFF
 
-.PHONY: help install serve test lint docs bench clean
+.PHONY: help install serve test soak coverage faults lint docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +31,17 @@ install: $(STAMP) ## make .venv with coldframe, its tools, the demo models and t
 serve: $(STAMP) ## serve the manifests in manifests/ on http://127.0.0.1:8000 (ARGS="--port 9000" passes options on)
 	$(BIN)/coldframe serve $(ARGS)
 
-test: $(STAMP) ## run all tests, the slow ones too (ARGS="-k chat -x" passes options on; -m "not slow" leaves those out)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP) ## run all tests, the slow ones too, in WORKERS processes (ARGS="-k chat -x" passes options on; -m "not slow" leaves those out)
+	$(PYTEST) $(ARGS)
+
+soak: $(STAMP) ## run random tests with drawn seeds for SOAK_SECONDS (600); SOAK_SEED=N begins with that seed again
+	$(BIN)/python tests/tools/soak.py -n $(WORKERS) --dist worksteal $(ARGS)
+
+coverage: $(STAMP) ## measure line and branch coverage of host and functions, worker processes too (ARGS passes options on)
+	tests/tools/coverage.sh -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+faults: $(STAMP) ## plant mistakes one by one and say which the tests notice (ARGS="decide" picks some; hours for all)
+	$(BIN)/python tests/faults/run.py $(ARGS)
 
 lint: $(STAMP) ## check style, format, types and who may import whom
 	$(BIN)/ruff check .
@@ -36,8 +49,8 @@ lint: $(STAMP) ## check style, format, types and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(STAMP) ## write the tables of keys in docs/manifest.md anew
-	$(BIN)/python -m host.manifest.tables docs/manifest.md
+docs: $(STAMP) ## write the tables of keys and options in docs/ anew
+	$(BIN)/python -m host.manifest.tables docs/manifest.md docs/engines/*.md docs/functions/*.md
 
 bench: $(STAMP) ## measure against the peers, as ratios in one run (ARGS passes options on)
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"

@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.table import Row, show
 
-NAMES = ("start", "cold", "overhead", "encoders", "chat")
+NAMES = ("start", "cold", "overhead", "cpu", "encoders", "chat", "decide")
 
 
 def main(names: list[str]) -> int:

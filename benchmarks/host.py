@@ -59,8 +59,8 @@ def pss(pids: list[int]) -> float:
 
 
 @contextlib.contextmanager
-def serving(manifests: dict[str, str], settings: str = "") -> Iterator[HostProcess]:
-    """Start a host over these manifests (name -> YAML) and stop it at the end."""
+def serving(manifests: dict[str, str], settings: str = "", *, logs: bool = False) -> Iterator[HostProcess]:
+    """Start a host over these manifests (name -> YAML) and stop it at the end. Logs go to a file, or nowhere."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "granian.toml")
         config.write_text(settings)
@@ -71,9 +71,8 @@ def serving(manifests: dict[str, str], settings: str = "") -> Iterator[HostProce
         port = free_port()
         command = [COLDFRAME, "serve", "--manifests", served, "--port", str(port), "--config", config]
         began = time.perf_counter()
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        with Path(folder, "log" if logs else os.devnull).open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
         try:
             wait_for(f"http://127.0.0.1:{port}/livez", process)
             yield HostProcess(process, port, time.perf_counter() - began)

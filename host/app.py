@@ -15,10 +15,12 @@ from litestar.types import ASGIApp
 from host import __version__
 from host.function import Host
 from host.http import origin
+from host.http.direct_route import DirectRoutes
 from host.http.errors import exception_handlers
 from host.http.middleware import RequestScope
 from host.http.openapi import SchemaPlugin
 from host.routes import functions, health, models
+from host.routes.operations import default_routes
 from host.runtime import Runtime
 
 
@@ -48,9 +50,16 @@ ROUTES: tuple[Any, ...] = (
 )
 
 
+def _function_routes(runtime: Runtime) -> list[Any]:
+    functions = list(runtime.registry.functions.values())
+    return [*(route for function in functions for route in function.routes), *default_routes(functions)]
+
+
 def create(runtime: Runtime) -> ASGIApp:
     """Return the ASGI application that serves `runtime`; its lifespan starts and stops the runtime."""
-    return RequestScope(litestar(runtime))
+    inner = litestar(runtime)
+    given = {"host": runtime.dispatch, "runtime": runtime}
+    return RequestScope(DirectRoutes(inner, given, runtime.settings.max_body))
 
 
 def litestar(runtime: Runtime) -> Litestar:
@@ -71,7 +80,7 @@ def litestar(runtime: Runtime) -> Litestar:
             await runtime.stop()
 
     return Litestar(
-        route_handlers=[*ROUTES, *(route for f in runtime.registry.functions.values() for route in f.routes)],
+        route_handlers=[*ROUTES, *_function_routes(runtime)],
         dependencies={"host": Provide(host), "runtime": Provide(the_runtime)},
         exception_handlers=dict(exception_handlers),
         lifespan=[life],

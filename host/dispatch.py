@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from host.call_metrics import CALLS
 from host.catalog import Catalog
 from host.errors import ColdframeError, InvalidRequest, ShuttingDown, from_body
 from host.events import CallEnded, CallQueued, CallStarted, Event, FirstAnswer
@@ -24,9 +25,11 @@ _NO_USAGE = Usage()
 class Dispatch:
     """Answers calls by the deployments of a catalog."""
 
-    def __init__(self, catalog: Catalog, observe: Callable[[Event], None]) -> None:
+    def __init__(self, catalog: Catalog, observe: Callable[[Event], None], observed: Callable[[], bool]) -> None:
         self._catalog = catalog
-        self._observe = observe
+        self.observe = observe
+        self.observed = observed
+        """Whether anybody observes events: those of calls are made only then."""
         self._calls: set[_Call] = set()
         self._stopping = asyncio.Event()
         self._empty = asyncio.Event()
@@ -45,11 +48,15 @@ class Dispatch:
         """Answer one request of an operation with a single answer."""
         call = _Call(self, model, operation, request)
         try:
-            answer = await call.next()
-            if answer is END:
-                raise ColdframeError("The model ended the call without an answer.")
-            await call.next()  # the end: only then is the call over where it was answered
-            return answer  # type: ignore[no-any-return]
+            return await call.only()  # type: ignore[no-any-return]
+        finally:
+            call.close()
+
+    async def collect(self, model: str, operation: Operation[Any, Answer], request: Any) -> list[Answer]:
+        """Answer one request of a streaming operation with all its answers, which leave the model's process as one."""
+        call = _Call(self, model, operation, request, whole=True)
+        try:
+            return await call.only()  # type: ignore[no-any-return]
         finally:
             call.close()
 
@@ -107,35 +114,48 @@ class Dispatch:
         if not self._calls:
             self._empty.set()
 
-    def observe(self, event: Event) -> None:
-        """Tell plug-ins of an event."""
-        self._observe(event)
-
 
 def _answers(deployment: Deployment, operation: Operation[Any, Any]) -> bool:
-    return any(operation.name == own.name for own in deployment.function.operations)
+    operations = deployment.function.operations
+    return operation in operations or any(operation.name == own.name for own in operations)
 
 
 class _Call:
     """One call from its first wait to its end. `next` may be awaited by one task at a time."""
 
-    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_model", "_operation",
-                 "_outcome", "_request", "_task", "_usage", "_waits_for")  # fmt: skip
+    __slots__ = ("_began", "_deployment", "_dispatch", "_exchange", "_failure", "_first", "_holds", "_model",
+                 "_operation", "_outcome", "_request", "_task", "_usage", "_waits_for", "_whole")  # fmt: skip
 
-    def __init__(self, dispatch: Dispatch, model: str, operation: Operation[Any, Any], request: Any) -> None:
+    def __init__(
+        self, dispatch: Dispatch, model: str, operation: Operation[Any, Any], request: Any, *, whole: bool = False
+    ) -> None:
         self._dispatch = dispatch
         self._model = model
         self._operation = operation
         self._request = request
+        self._whole = whole
+        self._holds = False
         self._began = time.perf_counter()
         self._waits_for: Deployment | None = None
         self._deployment: Deployment | None = None
         self._exchange: PendingCall | None = None
-        self._first = True
+        self._first = operation.streams and not whole
         self._outcome = "cancelled"
         self._usage = _NO_USAGE
         self._task: asyncio.Task[Any] | None = None
         self._failure: ColdframeError | None = None
+
+    async def only(self) -> Any:
+        """Return the one answer of the call, or the list of all of them where it is asked as a whole."""
+        answer = await self.next()
+        if answer is END:
+            raise ColdframeError("The model ended the call without an answer.")
+        exchange = self._exchange
+        if exchange is not None and exchange.over and exchange.empty:
+            self._outcome = "ok"
+        else:
+            await self.next()  # the end: only then is the call over where it was answered
+        return answer
 
     async def next(self) -> Any:
         """Return the next answer or `END`; the first time, wait for a slot before."""
@@ -168,25 +188,10 @@ class _Call:
         """Give the call up, or confirm its end: the slot is free after this. Safe to call twice."""
         if self._exchange is not None:
             self._exchange.cancel()
+        self._release()
         deployment, self._deployment = self._deployment, None
         if deployment is not None:
-            deployment.release()
-            usage = self._usage
-            self._dispatch.observe(
-                CallEnded(
-                    name=deployment.name,
-                    task=deployment.function.name,
-                    outcome=self._outcome,
-                    seconds=time.perf_counter() - self._began,
-                    waiting=deployment.waiting,
-                    in_flight=deployment.in_flight,
-                    prompt_tokens=usage.prompt_tokens,
-                    completion_tokens=usage.completion_tokens,
-                    cached_tokens=usage.cached_tokens,
-                    accepted_tokens=usage.accepted_tokens,
-                    rejected_tokens=usage.rejected_tokens,
-                )
-            )
+            self._ended(deployment, self._outcome)
         self._dispatch.left(self)
 
     def fail(self, error: ColdframeError) -> None:
@@ -200,6 +205,7 @@ class _Call:
         return self._waits_for.stage() if self._waits_for is not None and self._exchange is None else "working"
 
     async def _begin(self) -> PendingCall:
+        self._operation.check(self._request)
         self._dispatch.entered(self)
         while True:
             self._waits_for = deployment = self._dispatch.find(self._model, self._operation)
@@ -209,53 +215,92 @@ class _Call:
                 await asyncio.sleep(0)  # its manifest changed while it waited: look it up again
 
     async def _enter(self, deployment: Deployment) -> PendingCall:
-        name, task = deployment.name, deployment.function.name
-        self._dispatch.observe(CallQueued(name=name, task=task, waiting=deployment.waiting + 1))
+        self._queued(deployment)
         try:
             link = await deployment.acquire()
         except BaseException as error:
             known = error if isinstance(error, ColdframeError) else self._failure
             outcome = known.code if known is not None else "cancelled"
             if not isinstance(error, Superseded):
-                self._ended_waiting(deployment, outcome)
+                self._ended(deployment, outcome)
             raise
-        self._deployment = deployment
-        self._dispatch.observe(
-            CallStarted(
-                name=name,
-                task=task,
-                waited=time.perf_counter() - self._began,
-                waiting=deployment.waiting,
-                in_flight=deployment.in_flight,
-            )
-        )
-        self._exchange = link.call(self._operation, self._request)
+        self._deployment, self._holds = deployment, True
+        self._started(deployment)
+        if self._whole:
+            self._exchange = link.call(self._operation, self._request, whole=True)
+        else:
+            self._exchange = link.call(self._operation, self._request)
+        if not self._exchange.over:
+            self._exchange.on_over = self._release
         return self._exchange
 
-    def _ended_waiting(self, deployment: Deployment, outcome: str) -> None:
-        self._dispatch.observe(
-            CallEnded(
+    def _release(self) -> None:
+        """Give the slot back, as soon as the last answer is made: the taker may be slow."""
+        if self._holds:
+            self._holds = False
+            assert self._deployment is not None
+            self._deployment.release()
+
+    def _queued(self, deployment: Deployment) -> None:
+        waiting = deployment.waiting + 1
+        CALLS.of(deployment.name).queued = waiting
+        if self._dispatch.observed():
+            self._dispatch.observe(CallQueued(name=deployment.name, task=deployment.function.name, waiting=waiting))
+
+    def _started(self, deployment: Deployment) -> None:
+        waited = time.perf_counter() - self._began
+        waiting, in_flight = deployment.waiting, deployment.in_flight
+        CALLS.of(deployment.name).start(waited, waiting, in_flight)
+        if self._dispatch.observed():
+            name, task = deployment.name, deployment.function.name
+            self._dispatch.observe(
+                CallStarted(name=name, task=task, waited=waited, waiting=waiting, in_flight=in_flight)
+            )
+
+    def _ended(self, deployment: Deployment, outcome: str) -> None:
+        seconds = time.perf_counter() - self._began
+        waiting, in_flight, usage = deployment.waiting, deployment.in_flight, self._usage
+        CALLS.of(deployment.name).end(outcome, seconds, waiting, in_flight, usage)
+        if self._dispatch.observed():
+            event = CallEnded(
                 name=deployment.name,
                 task=deployment.function.name,
                 outcome=outcome,
-                seconds=time.perf_counter() - self._began,
-                waiting=deployment.waiting,
-                in_flight=deployment.in_flight,
+                seconds=seconds,
+                waiting=waiting,
+                in_flight=in_flight,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cached_tokens=usage.cached_tokens,
+                accepted_tokens=usage.accepted_tokens,
+                rejected_tokens=usage.rejected_tokens,
             )
-        )
+            self._dispatch.observe(event)
 
     def _note(self, answer: Any) -> None:
+        if self._whole:
+            for part in answer:
+                self._count(part)
+            self._first_came(self._exchange.first if self._exchange is not None else None)
+            return
+        self._count(answer)
+        if self._first:
+            self._first = False
+            self._first_came(time.perf_counter())
+
+    def _count(self, answer: Any) -> None:
         usage = getattr(answer, "usage", None)
         if usage is not None:
             self._usage = usage
-        if self._first:
-            self._first = False
-            deployment = self._deployment
-            if deployment is not None and self._operation.streams:
-                seconds = time.perf_counter() - self._began
-                self._dispatch.observe(
-                    FirstAnswer(name=deployment.name, task=deployment.function.name, seconds=seconds)
-                )
+
+    def _first_came(self, at: float | None) -> None:
+        deployment = self._deployment
+        if deployment is None or at is None:
+            return
+        seconds = at - self._began
+        CALLS.of(deployment.name).first.observe(seconds)
+        if self._dispatch.observed():
+            self._dispatch.observe(FirstAnswer(name=deployment.name, task=deployment.function.name, seconds=seconds))
 
 
 class _Answers:

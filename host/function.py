@@ -7,7 +7,7 @@ between. Nothing here knows HTTP, processes or how a model is run.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -18,9 +18,14 @@ from host.manifest import Manifest
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
+Options = TypeVar("Options", bound=msgspec.Struct)
 
 RAM = "ram"
 """The memory pool that every machine has; accelerators are pools of their own, named as torch names the device."""
+
+
+def accept(request: Any) -> None:
+    """Accept any request: the `check` of operations whose types say all."""
 
 
 class Operation(msgspec.Struct, Generic[Request, Answer], kw_only=True, frozen=True):
@@ -34,8 +39,13 @@ class Operation(msgspec.Struct, Generic[Request, Answer], kw_only=True, frozen=T
     answer: Any
     """`type[Answer]`, or a union of tagged Structs, which Python's typing cannot say."""
     streams: bool = False
+    check: Callable[[Any], None] = accept
+    """Raises `InvalidRequest` or `UnsupportedParameter`, naming the field, for what is wrong with a request whatever
+    the model. The host runs it once for each call, over HTTP and direct, before it looks for a model: handlers and
+    instances need no checks of that kind. It runs on the host's event loop and must be quick."""
     path: str | None = None
-    """The route that takes its JSON by POST, such as `/v1/embeddings`: the command line asks it. None: it has none."""
+    """The route that takes its JSON by POST, such as `/v1/embeddings`: the command line asks it. None: it has none.
+    Where no route of the function serves it, the host does, with the request as JSON in and the answer as JSON out."""
     option: str | None = None
     """The manifest's option without which a model does not answer it; None: every model of the function does."""
 
@@ -67,7 +77,8 @@ class Function(msgspec.Struct, kw_only=True, frozen=True):
     tasks: tuple[str, ...] = ()
     """Other words for the task, e.g. Hugging Face's pipeline names."""
     routes: tuple[Any, ...] = ()
-    """Litestar route handlers; they ask for the dependency `host: Host`."""
+    """Litestar route handlers; they ask for the dependency `host: Host`. Operations with one answer and a `path` need
+    none."""
     options: type[msgspec.Struct] = msgspec.Struct
     """The Struct of what a manifest's `options` may say to it besides the engine's own keys; no key is in both."""
     cli: str | None = None
@@ -136,6 +147,14 @@ class Load(msgspec.Struct, kw_only=True, frozen=True):
     attempt: int = 0
     """0, or 1 when the first load ran out of memory: take less of whatever the manifest leaves open."""
 
+    def engine_options(self, type_: type[Options]) -> Options:
+        """Return the manifest's `options` for the engine, as the engine's own `options` Struct."""
+        return msgspec.msgpack.decode(self.options, type=type_)
+
+    def task_options(self, type_: type[Options]) -> Options:
+        """Return the manifest's `options` for the function, as the function's own `options` Struct."""
+        return msgspec.msgpack.decode(self.function_options, type=type_)
+
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """What an instance will take, told before any weight is read."""
@@ -194,6 +213,8 @@ class Instance(ABC):
     def answer(self, request: Any) -> Awaitable[Any] | AsyncIterator[Any]:
         """Answer one request Struct: an awaitable of one answer, or an async iterator where the operation streams.
 
+        The operation's `check` has accepted the request before.
+
         Raise the errors of `host.errors` for what the client can know; anything else reaches it as an opaque 500.
         """
 
@@ -230,6 +251,12 @@ class Host(Protocol):
         An empty `model` is the one model that serves the operation, where there is only one.
 
         Raises `ModelNotFound`, `InvalidRequest`, `QueueFull`, `Unavailable` and what the instance raises.
+        """
+
+    async def collect(self, model: str, operation: Operation[Any, Answer], request: Any) -> list[Answer]:
+        """Answer one request of a streaming operation with all its answers at once; raises as `call` does.
+
+        They leave the model's process in one message at the end, so this is cheaper than to iterate a `stream`.
         """
 
     def stream(self, model: str, operation: Operation[Any, Answer], request: Any) -> Stream[Answer]:

@@ -62,6 +62,12 @@ class Registry:
         plugins.add_hookspecs(hooks)
         return cls(plugins, [_register(plugins, entry) for entry in _ordered(entry_points(group=hooks.GROUP))])
 
+    @property
+    def observed(self) -> bool:
+        """Whether a plug-in besides the host's own metrics observes events."""
+        own = "host.telemetry"
+        return any(impl.function.__module__ != own for impl in self._plugins.hook.coldframe_event.get_hookimpls())
+
     def observe(self, event: Event) -> None:
         """Tell every plug-in of an event; one that raises is logged and hurts nobody."""
         try:

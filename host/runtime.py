@@ -43,10 +43,11 @@ class Runtime:
         self.registry = registry or Registry.discover()
         self.budget = Budget(settings.budget, machine.memory_available)
         self.catalog = Catalog(settings.manifests, self._servable, self._deployment, only)
-        self.dispatch = Dispatch(self.catalog, self.observe)
+        self.dispatch = Dispatch(self.catalog, self.observe, self.observed)
         self._around = RuntimeServices(self)
         self._warming = False
         self._observers: set[_Observer] = set()
+        self._plugins_observe = self.registry.observed
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self, *, watch: bool = True, warm: bool = True) -> None:
@@ -97,6 +98,10 @@ class Runtime:
         self.registry.observe(event)
         for observer in tuple(self._observers):
             observer(event)
+
+    def observed(self) -> bool:
+        """Return whether anybody besides the host's own metrics is interested in events."""
+        return self._plugins_observe or bool(self._observers)
 
     @contextlib.contextmanager
     def listening(self, observer: _Observer) -> Any:

@@ -14,6 +14,7 @@ import structlog
 from host import app
 from host.errors import ColdframeError
 from host.runtime import Runtime
+from host.worker.garbage import collect_seldom
 
 log = structlog.get_logger(__name__)
 _DEFAULTS: dict[str, Any] = {"backlog": 2048, "websockets": False, "log_enabled": False}
@@ -34,6 +35,7 @@ async def serve(runtime: Runtime, ready: Any = None) -> None:
         interface=Interfaces.ASGI,
         **{"backpressure": 2048, **_DEFAULTS, **settings.granian},
     )
+    collect_seldom()
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

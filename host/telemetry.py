@@ -8,29 +8,19 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from host.events import (
-    CallEnded,
-    CallQueued,
-    CallStarted,
-    Died,
-    Event,
-    Evicted,
-    FirstAnswer,
-    Loaded,
-    State,
-    StateChanged,
-)
+from host.call_metrics import CALLS, LONG
+from host.events import Died, Event, Evicted, Loaded, State, StateChanged
 from host.hooks import hookimpl
+from host.request_log import LOG, LogStream, add_request_id
 
 METRICS = CollectorRegistry()
+METRICS.register(CALLS)
 _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
-_SHORT = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
@@ -45,18 +35,7 @@ def _gauge(name: str, text: str, *labels: str) -> Gauge:
     return Gauge(f"coldframe_{name}", text, ("model", *labels), registry=METRICS)
 
 
-REQUESTS = _counter("requests", "Calls that ended, by outcome: ok, cancelled, or an error's code.", "outcome")
-IN_FLIGHT = _gauge("requests_in_flight", "Calls an instance is answering.")
-QUEUED = _gauge("requests_queued", "Calls that wait for a slot, a load or memory.")
-QUEUE_SECONDS = _histogram("queue_seconds", "Seconds a call waited before it started.", _LONG)
-LOAD_SECONDS = _histogram("load_seconds", "Seconds from the first waiting call to a loaded instance.", _LONG)
-REQUEST_SECONDS = _histogram("request_seconds", "Seconds from a call's arrival to its end.", _LONG)
-FIRST_SECONDS = _histogram("time_to_first_token_seconds", "Seconds from a call's arrival to its first answer.", _SHORT)
-TOKENS = _counter(
-    "tokens",
-    "Tokens: prompt, completion, cached (of the prompt, not computed again), accepted or rejected (guessed ahead).",
-    "kind",
-)
+LOAD_SECONDS = _histogram("load_seconds", "Seconds from the first waiting call to a loaded instance.", LONG)
 EVICTIONS = _counter("evictions", "Instances stopped on purpose, by reason.", "reason")
 DEATHS = _counter("deaths", "Instances whose process ended by itself.")
 BYTES = _gauge("bytes", "Bytes reserved by the loaded instance, by memory pool.", "pool")
@@ -74,16 +53,6 @@ def coldframe_event(event: Event) -> None:
     """Count an event."""
     name = event.name
     match event:
-        case CallQueued(waiting=waiting):
-            _of(QUEUED, name).set(waiting)
-        case CallStarted(waited=waited, waiting=waiting, in_flight=in_flight):
-            _of(QUEUED, name).set(waiting)
-            _of(IN_FLIGHT, name).set(in_flight)
-            _of(QUEUE_SECONDS, name).observe(waited)
-        case FirstAnswer(seconds=seconds):
-            _of(FIRST_SECONDS, name).observe(seconds)
-        case CallEnded():
-            _ended(event)
         case Loaded(seconds=seconds, bytes=bytes_):
             _of(LOAD_SECONDS, name).observe(seconds)
             for pool, number in bytes_.items():
@@ -98,23 +67,6 @@ def coldframe_event(event: Event) -> None:
                 BYTES.remove_by_labels({"model": name})
 
 
-def _ended(event: CallEnded) -> None:
-    name = event.name
-    _of(REQUESTS, name, event.outcome).inc()
-    _of(IN_FLIGHT, name).set(event.in_flight)
-    _of(QUEUED, name).set(event.waiting)
-    _of(REQUEST_SECONDS, name).observe(event.seconds)
-    for kind, number in (
-        ("prompt", event.prompt_tokens),
-        ("completion", event.completion_tokens),
-        ("cached", event.cached_tokens),
-        ("accepted", event.accepted_tokens),
-        ("rejected", event.rejected_tokens),
-    ):
-        if number:
-            _of(TOKENS, name, kind).inc(number)
-
-
 def set_up_logging(form: str = "auto", level: str = "info") -> None:
     """Send structured lines to standard error: JSON, or for people on a terminal; request ids come along."""
     human = form == "console" or (form == "auto" and sys.stderr.isatty())
@@ -123,14 +75,18 @@ def set_up_logging(form: str = "auto", level: str = "info") -> None:
     )
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        add_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    stream = LogStream(sys.stderr)
+    number: int = getattr(logging, level.upper())
+    LOG.use(stream if not human and number <= logging.INFO else None)
     traces: list[Any] = [] if human else [structlog.processors.format_exc_info]
     structlog.configure(
         processors=[*shared, *traces, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )
     # Libraries that speak through the standard library say only what matters.

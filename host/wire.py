@@ -36,11 +36,12 @@ class Proceed(Message, frozen=True, tag=1):
 
 
 class Call(Message, frozen=True, tag=2):
-    """Answer this request."""
+    """Answer this request; as a `whole`, with all answers in one frame at the end."""
 
     id: int
     operation: str
     body: msgspec.Raw
+    whole: bool = False
 
 
 class Cancel(Message, frozen=True, tag=3):
@@ -85,6 +86,8 @@ class News(Message, frozen=True, tag=9):
     answers: list[tuple[int, msgspec.Raw]] = []
     ended: list[int] = []
     errors: list[tuple[int, ErrorBody]] = []
+    whole: list[tuple[int, float, list[msgspec.Raw]]] = []
+    """Calls that ended and were asked as a whole: seconds from the call to its first answer, and all answers."""
 
 
 ToWorker = Start | Proceed | Call | Cancel | Stop
@@ -116,7 +119,6 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._receive = receive
         self._lose = lose
         self._buffer = bytearray()
-        self._outgoing: list[bytes] = []
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -156,21 +158,12 @@ class Connection(asyncio.Protocol, Generic[M]):
     def send(self, message: Message) -> None:
         """Write one message; silently nothing when the peer is gone, which `lose` has told already.
 
-        What is sent in one turn of the loop goes out in one write: system calls and wake-ups cost more than frames.
+        uvloop writes what was sent in one turn of the loop by one system call, at the end of the turn.
         """
-        if self._transport is None or self._transport.is_closing():
-            return
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._outgoing.append(pack(message))
-
-    def _flush(self) -> None:
-        frames, self._outgoing = self._outgoing, []
-        if self._transport is not None and frames:
-            self._transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(message))
 
     def close(self) -> None:
         """Close this end; `lose` follows."""
-        self._flush()
         if self._transport is not None:
             self._transport.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from functions.chat.api import CHAT
+from functions.chat.operations import CHAT
 from host.function import Function
 from host.hooks import hookimpl
 

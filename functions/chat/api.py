@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -131,7 +131,3 @@ class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
 
 
 ChatEvent = Text | Finish | Done
-
-CHAT: Operation[ChatRequest, ChatEvent] = Operation(
-    name="chat", request=ChatRequest, answer=ChatEvent, streams=True, path="/v1/chat/completions"
-)

@@ -1,13 +1,11 @@
-"""What is wrong with a chat request, told with the name of the field, before any model is asked.
-
-It knows OpenAI's rules and what is not served yet, and nothing of models.
-"""
+"""Checks a chat request by OpenAI's rules before any model is asked; errors name the field."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from functions.chat.api import ChatRequest, Message, Part
+from host.checks import check_choice
 from host.errors import InvalidRequest, UnsupportedParameter
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -79,9 +77,7 @@ def check(request: ChatRequest) -> None:
         if key in RESERVED:
             words = f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself"
             raise InvalidRequest(words, param="chat_template_kwargs")
-    if request.reasoning_effort is not None and request.reasoning_effort not in EFFORTS:
-        words = f"`reasoning_effort` is {request.reasoning_effort!r}: expected one of {', '.join(EFFORTS)}"
-        raise InvalidRequest(words, param="reasoning_effort")
+    check_choice(request.reasoning_effort, "reasoning_effort", EFFORTS)
 
 
 def _check_unserved(request: ChatRequest) -> None:
@@ -93,9 +89,7 @@ def _check_unserved(request: ChatRequest) -> None:
 
 
 def _check_message(message: Message, where: str) -> None:
-    if message.role not in ROLES:
-        words = f"`{where}.role` is {message.role!r}: expected one of {', '.join(ROLES)}"
-        raise InvalidRequest(words, param=f"{where}.role")
+    check_choice(message.role, f"{where}.role", ROLES)
     if isinstance(message.content, list):
         for index, part in enumerate(message.content):
             _check_part(part, f"{where}.content[{index}]")

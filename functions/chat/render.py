@@ -10,7 +10,7 @@ import hashlib
 import importlib.metadata
 import time
 import uuid
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -167,12 +167,12 @@ class ChunkRenderer:
         return frame(Chunk(**self._head, choices=[ChunkChoice(index=index, delta=delta, finish_reason=reason)]))
 
 
-async def collect(request: ChatRequest, events: AsyncIterable[ChatEvent]) -> Completion:
-    """Return the whole completion once all events have come."""
+def completion(request: ChatRequest, events: Iterable[ChatEvent]) -> Completion:
+    """Return the whole completion of all events."""
     texts: list[list[str]] = [[] for _ in range(request.choices)]
     reasons = ["stop"] * request.choices
     usage: CompletionUsage | None = None
-    async for event in events:
+    for event in events:
         match event:
             case Text(index=index, text=text):
                 texts[index].append(text)

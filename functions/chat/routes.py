@@ -1,17 +1,16 @@
-"""The HTTP side of chat: decode, check, ask the host, render. It knows no model and no engine."""
+"""The HTTP side of chat: decode, ask the host, render."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from typing import Any
 
 from litestar import Response, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.chat.api import CHAT, ChatRequest
-from functions.chat.checks import check
-from functions.chat.render import ChunkRenderer, Completion, collect
+from functions.chat.api import ChatRequest
+from functions.chat.operations import CHAT
+from functions.chat.render import ChunkRenderer, Completion, completion
 from host.http import HostDependency
 from host.http.response import JsonResponse
 from host.http.sse import EventStream
@@ -26,10 +25,6 @@ from host.http.sse import EventStream
 )
 async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) -> Response[Any]:
     """Answer a conversation, whole or as a stream of server-sent events."""
-    check(data)
-    events = host.stream(data.model, CHAT, data)
     if data.stream:
-        return EventStream(events, ChunkRenderer(data))
-    async with aclosing(events):
-        completion = await collect(data, events)
-    return JsonResponse(completion)
+        return EventStream(host.stream(data.model, CHAT, data), ChunkRenderer(data))
+    return JsonResponse(completion(data, await host.collect(data.model, CHAT, data)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.classify.api import CLASSIFY, MODERATE
+from functions.classify.operations import CLASSIFY, MODERATE
 from functions.classify.options import ClassifyOptions
 from host.function import Function
 from host.hooks import hookimpl

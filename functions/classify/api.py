@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 TEXTS_MAX = 2048
 """Texts of one request."""
@@ -152,11 +152,3 @@ class ModerationList(msgspec.Struct, kw_only=True, frozen=True):
     id: str
     model: str
     results: list[Moderation]
-
-
-CLASSIFY: Operation[ClassifyRequest, Classified] = Operation(
-    name="classify", request=ClassifyRequest, answer=Classified, path="/v1/classify"
-)
-MODERATE: Operation[ModerationRequest, Moderated] = Operation(
-    name="moderate", request=ModerationRequest, answer=Moderated, path="/v1/moderations", option="moderation"
-)

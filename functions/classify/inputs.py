@@ -1,17 +1,19 @@
-"""A request's fields, checked before any model is asked: what is wrong is told with its name and index."""
+"""A classify request's texts, pairs and labels: checked for the client, then read by the model's side.
+
+`check` and `check_moderation` run in the host, once; the other functions read requests that they accepted.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from functions.classify.api import LABELS_MAX, TEXTS_MAX, ClassifyRequest, ModerationRequest
+from host.checks import check_choice, check_count, check_range, check_text, item_params, json_type, set_field
 from host.errors import InvalidRequest
 
 FIELDS = ("input", "texts", "inputs")
 WINDOWS = ("mean", "max", "first", "off")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
-_KINDS = {"str": "a text", "int": "a number", "float": "a number", "NoneType": "null", "bool": "true or false"}
-_KINDS |= {"dict": "an object", "list": "a list"}
 
 
 class Pair(NamedTuple):
@@ -21,153 +23,141 @@ class Pair(NamedTuple):
     text_pair: str
 
 
-Given = str | Pair
+Input = str | Pair
 """What gets a classification: a text or a pair."""
 
 
 def check(request: ClassifyRequest) -> None:
-    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
-    texts(request)
-    labels(request)
+    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    name = set_field(request, FIELDS)
+    _check_inputs(name, getattr(request, name))
+    _check_labels(request.labels)
     if request.hypothesis_template is not None and "{}" not in request.hypothesis_template:
         raise InvalidRequest(
             "hypothesis_template must have {} in it, where the label goes", param="hypothesis_template"
         )
-    for name in ("top_k", "max_length"):
-        number = getattr(request, name)
-        if number is not None and number < 1:
-            raise InvalidRequest(f"{name} must be at least 1, got {number}", param=name)
+    check_range(request.top_k, "top_k", 1)
+    check_range(request.max_length, "max_length", 1)
     _check_thresholds(request.threshold)
-    _check_word("function_to_apply", request.function_to_apply, ACTIVATIONS)
-    _check_word("windows", request.windows, WINDOWS)
+    check_choice(request.function_to_apply, "function_to_apply", ACTIVATIONS)
+    check_choice(request.windows, "windows", WINDOWS)
     if request.windows is not None and request.truncate is not None:
         raise InvalidRequest("set windows or truncate, not both", param="truncate")
 
 
-def texts(request: ClassifyRequest) -> tuple[str, list[Given]]:
-    """Return the name of the field that holds the texts and pairs, and them; raises `InvalidRequest`."""
-    given = [(name, getattr(request, name)) for name in FIELDS if getattr(request, name) is not None]
-    if not given:
-        raise InvalidRequest("input is missing: send a text or a list of texts", param="input")
-    if len(given) > 1:
-        raise InvalidRequest(f"set {given[0][0]} or {given[1][0]}, not both", param=given[1][0])
-    name, found = given[0]
-    if isinstance(found, dict):
-        return name, [_pair(name, found)]
-    if isinstance(found, str):
-        _check_text(name, found)
-        return name, [found]
-    _check_count(name, found)
-    return name, [_given(f"{name}[{at}]", item) for at, item in enumerate(found)]
-
-
-def places(name: str, given: object) -> list[str]:
-    """Return what each text or pair of a field is called: the field alone, or `texts[3]` of a list."""
-    return [f"{name}[{at}]" for at in range(len(given))] if isinstance(given, list) else [name]
-
-
-def labels(request: ClassifyRequest) -> list[str] | None:
-    """Return the labels of a zero-shot request, None for none; raises `InvalidRequest`."""
-    given = request.labels
-    if given is None:
-        return None
-    if isinstance(given, str):
-        given = [label.strip() for label in given.split(",") if label.strip()]
-    if not given:
-        raise InvalidRequest("labels is empty: send at least one label", param="labels")
-    if len(given) > LABELS_MAX:
-        raise InvalidRequest(f"labels has {len(given)} items, at most {LABELS_MAX} are taken", param="labels")
-    found: dict[str, None] = {}
-    for at, label in enumerate(given):
-        _check_text(f"labels[{at}]", label)
-        if label in found:
-            raise InvalidRequest(f"labels[{at}] is {label!r}, which stands before it already", param=f"labels[{at}]")
-        found[label] = None
-    return list(found)
-
-
-def moderated(request: ModerationRequest) -> tuple[list[str], bool]:
-    """Return the texts to judge, and whether they are the parts of one input; raises `InvalidRequest`."""
+def check_moderation(request: ModerationRequest) -> None:
+    """Raise `InvalidRequest` for an input that is no text, list of texts or list of text parts."""
     given = request.input
     if isinstance(given, str):
-        _check_text("input", given)
+        check_text(given, "input")
+        return
+    check_count(given, "input", TEXTS_MAX)
+    check_item = _check_part if isinstance(given[0], dict) else check_text
+    for param, item in zip(item_params("input", given), given, strict=True):
+        check_item(item, param)
+
+
+def field_of(request: ClassifyRequest) -> str:
+    """Return the name of the field that holds the texts."""
+    return next(name for name in FIELDS if getattr(request, name) is not None)
+
+
+def inputs_of(given: Any) -> list[Input]:
+    """Return the texts and pairs of a field."""
+    return [_read(item) for item in given] if isinstance(given, list) else [_read(given)]
+
+
+def labels_of(request: ClassifyRequest) -> list[str] | None:
+    """Return the labels of a zero-shot request, None for none."""
+    given = request.labels
+    return _split(given) if isinstance(given, str) else given
+
+
+def moderated_texts(request: ModerationRequest) -> tuple[list[str], bool]:
+    """Return the texts to judge, and whether they are the parts of one input."""
+    given = request.input
+    if isinstance(given, str):
         return [given], False
-    _check_count("input", given)
     if isinstance(given[0], dict):
-        return [_part(part, at) for at, part in enumerate(given)], True
-    for at, text in enumerate(given):
-        _check_text(f"input[{at}]", text)
+        return [part["text"] for part in given], True
     return given, False
 
 
-def _check_count(name: str, given: list[Any]) -> None:
-    if not given:
-        raise InvalidRequest(f"{name} is an empty list: send at least one text", param=name)
-    if len(given) > TEXTS_MAX:
-        raise InvalidRequest(f"{name} has {len(given)} items, at most {TEXTS_MAX} are taken at once", param=name)
-
-
-def _given(place: str, item: Any) -> Given:
-    """Return a text or a pair of a list."""
+def _read(item: Any) -> Input:
     if isinstance(item, dict):
-        return _pair(place, item)
-    if not isinstance(item, list):
-        _check_text(place, item)
-        return str(item)
-    if len(item) not in (1, 2):
-        raise InvalidRequest(f"{place} is a list of {len(item)}: a pair is a list of two texts", param=place)
-    for at, text in enumerate(item):
-        _check_text(f"{place}[{at}]", text)
-    return Pair(*item) if len(item) == 2 else str(item[0])
+        second = item.get("text_pair")
+        return str(item["text"]) if second is None else Pair(item["text"], second)
+    if isinstance(item, list):
+        return Pair(*item) if len(item) == 2 else str(item[0])
+    return str(item)
 
 
-def _pair(place: str, item: dict[str, Any]) -> Given:
-    """Return what an object says: two texts, or one where `text_pair` is left out."""
+def _split(labels: str) -> list[str]:
+    return [label.strip() for label in labels.split(",") if label.strip()]
+
+
+def _check_inputs(name: str, given: Any) -> None:
+    if isinstance(given, dict):
+        _check_pair(given, name)
+    elif isinstance(given, str):
+        check_text(given, name)
+    else:
+        check_count(given, name, TEXTS_MAX)
+        for param, item in zip(item_params(name, given), given, strict=True):
+            _check_input(item, param)
+
+
+def _check_input(item: Any, param: str) -> None:
+    """Check a text or a pair of a list."""
+    if isinstance(item, dict):
+        _check_pair(item, param)
+    elif isinstance(item, list):
+        if len(item) not in (1, 2):
+            raise InvalidRequest(f"{param} is a list of {len(item)}: a pair is a list of two texts", param=param)
+        for inner, text in zip(item_params(param, item), item, strict=True):
+            check_text(text, inner)
+    else:
+        check_text(item, param)
+
+
+def _check_pair(item: dict[str, Any], param: str) -> None:
+    """Check an object: two texts, or one where `text_pair` is left out."""
     unknown = next((key for key in item if key not in Pair._fields), None)
     if unknown is not None:
         raise InvalidRequest(
-            f"{place}.{unknown} is not known: a pair is an object of text and text_pair", param=f"{place}.{unknown}"
+            f"{param}.{unknown} is not known: a pair is an object of text and text_pair", param=f"{param}.{unknown}"
         )
-    text, second = item.get("text"), item.get("text_pair")
-    _check_text(f"{place}.text", text)
-    if second is None:
-        return str(text)
-    _check_text(f"{place}.text_pair", second)
-    return Pair(str(text), second)
+    check_text(item.get("text"), f"{param}.text")
+    if item.get("text_pair") is not None:
+        check_text(item["text_pair"], f"{param}.text_pair")
 
 
-def _part(part: Any, at: int) -> str:
-    place = f"input[{at}]"
+def _check_part(part: Any, param: str) -> None:
     if not isinstance(part, dict):
-        raise InvalidRequest(f"{place} must be a part like input[0], got {_kind(part)}", param=place)
+        raise InvalidRequest(f"{param} must be a part like input[0], got {json_type(part)}", param=param)
     if part.get("type") == "image_url":
-        raise InvalidRequest(f"{place} is an image, and this model reads text only", param=place)
+        raise InvalidRequest(f"{param} is an image, and this model reads text only", param=param)
     if part.get("type") != "text":
-        raise InvalidRequest(f"{place}.type must be 'text', got {part.get('type')!r}", param=f"{place}.type")
-    _check_text(f"{place}.text", part.get("text"))
-    return str(part["text"])
+        raise InvalidRequest(f"{param}.type must be 'text', got {part.get('type')!r}", param=f"{param}.type")
+    check_text(part.get("text"), f"{param}.text")
 
 
-def _check_text(place: str, text: Any) -> None:
-    if not isinstance(text, str):
-        raise InvalidRequest(f"{place} must be a text, got {_kind(text)}", param=place)
-    if not text:
-        raise InvalidRequest(f"{place} is an empty text", param=place)
-
-
-def _check_word(name: str, given: str | None, words: tuple[str, ...]) -> None:
-    if given is not None and given not in words:
-        known = ", ".join(map(repr, words[:-1]))
-        raise InvalidRequest(f"{name} must be {known} or {words[-1]!r}, got {given!r}", param=name)
+def _check_labels(given: str | list[Any] | None) -> None:
+    if given is None:
+        return
+    labels = _split(given) if isinstance(given, str) else given
+    check_count(labels, "labels", LABELS_MAX, "label")
+    seen: set[str] = set()
+    for param, label in zip(item_params("labels", labels), labels, strict=True):
+        check_text(label, param)
+        if label in seen:
+            raise InvalidRequest(f"{param} is {label!r}, which stands before it already", param=param)
+        seen.add(label)
 
 
 def _check_thresholds(given: float | dict[str, float] | None) -> None:
-    numbers = given if isinstance(given, dict) else {} if given is None else {"": given}
-    for label, number in numbers.items():
-        if not 0 <= number <= 1:
-            name = f"threshold.{label}" if label else "threshold"
-            raise InvalidRequest(f"{name} must be from 0 to 1, got {number:g}", param=name)
-
-
-def _kind(given: Any) -> str:
-    return _KINDS.get(type(given).__name__, type(given).__name__)
+    if isinstance(given, dict):
+        for label, number in given.items():
+            check_range(number, f"threshold.{label}", 0, 1)
+    else:
+        check_range(given, "threshold", 0, 1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import msgspec
 
 from functions.classify import option_checks
 from functions.classify.api import Classified, ClassifyRequest, Moderated, ModerationRequest
 from functions.classify.categories import nearest
-from functions.classify.inputs import Given, Pair, check, labels, moderated, places, texts
+from functions.classify.inputs import Input, Pair, field_of, inputs_of, labels_of, moderated_texts
 from functions.classify.moderation import ModerationJudge
 from functions.classify.options import ClassifyOptions, Windows
 from functions.classify.predictor import Predictor
@@ -19,12 +19,12 @@ from functions.classify.read_options import ReadOptions
 from functions.classify.scores import Applied, activation
 from functions.classify.selection import Predictions, classifications, thresholds
 from functions.engines.batching import length_guard
-from functions.engines.batching.classifier import ClassifierEngine, ClassifierModel
+from functions.engines.batching.classifier import ClassifierModel
+from functions.engines.batching.classifier_instance import ClassifierInstance
+from host.checks import item_params
 from host.errors import InvalidRequest, UnsupportedParameter
-from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
+from host.function import Load, Usage
 
-_CAPACITY = 256
-"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
 _CELLS_MAX = 1 << 18
 """Scores in one answer: texts times labels."""
 _MODERATION_HINT = "shorten it, or set another options.windows in the manifest"
@@ -32,42 +32,23 @@ _BREATH = 64
 """Texts answered before other work of the event loop gets its turn."""
 
 
-class Classifier(Instance):
+class Classifier(ClassifierInstance):
     """A classifier, or a model of natural language inference."""
 
-    engine: ClassVar[type[ClassifierEngine]]
-
-    def __init__(self, name: str, model: ClassifierModel, options: ClassifyOptions) -> None:
+    def __init__(self, load: Load, model: ClassifierModel) -> None:
         """Raises `LoadFailed` for options that do not suit the model."""
-        self._name = name
-        self._model = model
-        self._options = options
+        super().__init__(load, model)
+        self._options = options = load.task_options(ClassifyOptions)
         self._activation = activation(options.activation, model.config.get("problem_type"), len(model.labels))
-        self._labeller = Predictor(model, options.entailment)
+        self._predictor = Predictor(model, options.entailment)
         self._said = None if options.threshold == "auto" else options.threshold
-        inference = self._labeller.entailment is not None
+        inference = self._predictor.entailment is not None
         if options.moderation or inference or model.config.get("is_encoder_decoder"):
             # A text must not end itself and go on as the hypothesis, nor hide behind tokens that mean its end. Models
             # like BART read the last of an input's closing tokens, and take no batch with another number of them.
             model.tokenizer.literal()
-        option_checks.check(options, self._labeller, self._activation)
-        self._verdicts = ModerationJudge(options.moderation, self._said) if options.moderation else None
-
-    @classmethod
-    def plan(cls, load: Load) -> Plan:
-        """Predictions the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        return cls.engine.plan(load)
-
-    @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
-        """Load tokenizer, weights and head; raises `LoadFailed`, also for options that do not suit them."""
-        options = msgspec.msgpack.decode(load.function_options, type=ClassifyOptions)
-        model = cls.engine.load(load, plan, progress, "sequence")
-        try:
-            return cls(load.manifest.name, model, options)
-        except BaseException:
-            model.close()
-            raise
+        option_checks.check(options, self._predictor, self._activation)
+        self._moderation = ModerationJudge(options.moderation, self._said) if options.moderation else None
 
     async def answer(self, request: ClassifyRequest | ModerationRequest) -> Classified | Moderated:
         """Return what each text is. Raises `InvalidRequest`, and `InputTooLong` for what may not be cut."""
@@ -75,39 +56,32 @@ class Classifier(Instance):
             return await self._moderate(request)
         return await self._classify(request)
 
-    def info(self) -> InstanceInfo:
-        """Return what was chosen."""
-        zero_shot = self._labeller.entailment is not None
-        detail: dict[str, Any] = {
-            **self._model.detail(),
+    def detail(self) -> dict[str, Any]:
+        """Return what was chosen for the labels."""
+        return {
             "activation": self._activation,
-            "zero_shot": zero_shot,
+            "zero_shot": self._predictor.entailment is not None,
             "moderation": sorted(self._options.moderation),
         }
-        return InstanceInfo(capacity=_CAPACITY, context=self._model.longest, detail=detail)
-
-    def close(self) -> None:
-        """End the model's threads."""
-        self._model.close()
 
     async def _classify(self, request: ClassifyRequest) -> Classified:
-        check(request)
-        name, given = texts(request)
+        name = field_of(request)
+        given = inputs_of(getattr(request, name))
         reading = self._reading(request, name)
-        wanted = labels(request)
+        wanted = labels_of(request)
         self._check_brief(wanted, request.hypothesis_template)
         plain = [one for one in given if isinstance(one, str)]
-        if self._labeller.entailment is None or not plain:
+        if self._predictor.entailment is None or not plain:
             activation_ = self._own(request, given, name)
-            _check_named(request.threshold, self._model.labels)
-            found = await self._labeller.trained(given, reading, activation_)
+            _check_named(request.threshold, self.model.labels)
+            found = await self._predictor.trained(given, reading, activation_)
             return await self._classified(request, found, activation_)
         chosen = self._chosen(request, wanted, given, name)
         _check_named(request.threshold, chosen)
         template = request.hypothesis_template or self._options.hypothesis_template
         sent = (field for field in ("labels", "hypothesis_template") if getattr(request, field) is not None)
         multi = self._options.multi_label if request.multi_label is None else request.multi_label
-        found = await self._labeller.chosen(
+        found = await self._predictor.chosen(
             plain, chosen, template, reading, multi=multi, blamed=next(sent, reading.limited)
         )
         return await self._classified(request, found, "softmax")
@@ -121,41 +95,41 @@ class Classifier(Instance):
             data.append(item)
             if len(data) % _BREATH == 0:
                 await asyncio.sleep(0)
-        return Classified(model=self._name, data=data, usage=Usage(prompt_tokens=found.tokens))
+        return Classified(model=self.name, data=data, usage=Usage(prompt_tokens=found.tokens))
 
     async def _moderate(self, request: ModerationRequest) -> Moderated:
-        given, parts = moderated(request)
-        if self._verdicts is None:
+        given, parts = moderated_texts(request)
+        if self._moderation is None:
             raise InvalidRequest(
-                f"`{self._name}` does not moderate: its manifest has no options.moderation, a table of its labels and "
+                f"`{self.name}` does not moderate: its manifest has no options.moderation, a table of its labels and "
                 "the categories they stand for, such as {toxic: harassment}",
                 param="model",
             )
         how: Windows = "max" if self._options.windows == "auto" else self._options.windows
         reading = ReadOptions(
             name="input",
-            places=places("input", request.input),
+            places=item_params("input", request.input),
             how=how,
-            limit=self._model.longest,
+            limit=self.model.longest,
             limited="input",
             overlap=self._options.overlap,
             hint=_MODERATION_HINT,
         )
         if self._options.labels:
             template = self._options.hypothesis_template
-            found = await self._labeller.chosen(
+            found = await self._predictor.chosen(
                 given, self._options.labels, template, reading, multi=True, blamed=reading.limited
             )
         else:
-            found = await self._labeller.trained(given, reading, self._activation)
-        results = self._verdicts.judge(found, one=parts)
-        return Moderated(model=self._name, results=results, usage=Usage(prompt_tokens=found.tokens))
+            found = await self._predictor.trained(given, reading, self._activation)
+        results = self._moderation.judge(found, one=parts)
+        return Moderated(model=self.name, results=results, usage=Usage(prompt_tokens=found.tokens))
 
     def _reading(self, request: ClassifyRequest, name: str) -> ReadOptions:
-        limit = self._model.longest if request.max_length is None else request.max_length
-        if limit > self._model.longest:
+        limit = self.model.longest if request.max_length is None else request.max_length
+        if limit > self.model.longest:
             raise InvalidRequest(
-                f"max_length is {limit}, the model takes {self._model.longest} tokens", param="max_length"
+                f"max_length is {limit}, the model takes {self.model.longest} tokens", param="max_length"
             )
         how: Windows = "mean" if self._options.windows == "auto" else self._options.windows
         if request.windows is not None:
@@ -166,7 +140,7 @@ class Classifier(Instance):
             how = "off"
         return ReadOptions(
             name=name,
-            places=places(name, getattr(request, name)),
+            places=item_params(name, getattr(request, name)),
             how=how,
             limit=limit,
             limited=name if request.max_length is None else "max_length",
@@ -174,11 +148,11 @@ class Classifier(Instance):
         )
 
     def _check_brief(self, wanted: list[str] | None, template: str | None) -> None:
-        length_guard.check(template or "", self._model.longest, "hypothesis_template")
+        length_guard.check(template or "", self.model.longest, "hypothesis_template")
         for at, label in enumerate(wanted or ()):
-            length_guard.check(label, self._model.longest, f"labels[{at}]")
+            length_guard.check(label, self.model.longest, f"labels[{at}]")
 
-    def _own(self, request: ClassifyRequest, given: Sequence[Given], name: str) -> Applied:
+    def _own(self, request: ClassifyRequest, given: Sequence[Input], name: str) -> Applied:
         """Return what makes scores of the model's own labels; raises `InvalidRequest` for what does not go with them.
 
         A model of natural language inference gets here with pairs only.
@@ -187,10 +161,10 @@ class Classifier(Instance):
             if getattr(request, field) is not None:
                 raise InvalidRequest(self._why_not(field), param=field)
         count = len(given)
-        if count * len(self._model.labels) > _CELLS_MAX:
-            most = _CELLS_MAX // len(self._model.labels)
+        if count * len(self.model.labels) > _CELLS_MAX:
+            most = _CELLS_MAX // len(self.model.labels)
             raise InvalidRequest(
-                f"{count} texts are too many for a model of {len(self._model.labels)} labels: send {most} at once",
+                f"{count} texts are too many for a model of {len(self.model.labels)} labels: send {most} at once",
                 param=name,
             )
         asked = request.function_to_apply
@@ -203,8 +177,8 @@ class Classifier(Instance):
         return chosen
 
     def _why_not(self, field: str) -> str:
-        few = option_checks.few(self._model.labels)
-        if self._labeller.entailment is not None:
+        few = option_checks.few(self.model.labels)
+        if self._predictor.entailment is not None:
             return f"{field} is for texts, and these are pairs, which get the model's own labels: {few}"
         return (
             f"{field} is for models of natural language inference, whose labels include entailment; "
@@ -212,7 +186,7 @@ class Classifier(Instance):
         )
 
     def _chosen(
-        self, request: ClassifyRequest, wanted: list[str] | None, given: Sequence[Given], name: str
+        self, request: ClassifyRequest, wanted: list[str] | None, given: Sequence[Input], name: str
     ) -> list[str]:
         """Return the labels that a model of natural language inference is to choose from; raises `InvalidRequest`."""
         pair = next((at for at, one in enumerate(given) if isinstance(one, Pair)), None)

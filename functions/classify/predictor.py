@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from functions.classify import zeroshot
-from functions.classify.inputs import Given
+from functions.classify.inputs import Input
 from functions.classify.read_options import ReadOptions
 from functions.classify.scores import Applied, Together, applied, together
 from functions.classify.selection import Predictions
@@ -35,7 +35,7 @@ class Predictor:
         """What stands around two texts."""
         self._passages = TextReader(model.tokenizer, self.pair)
 
-    async def trained(self, given: Sequence[Given], reading: ReadOptions, activation: Applied) -> Predictions:
+    async def trained(self, given: Sequence[Input], reading: ReadOptions, activation: Applied) -> Predictions:
         """Return what the model's own labels say of each text or pair; raises what `TextReader.whole` and it raise."""
         passages = await self._passages.whole(given, reading)
         numbers, how = await self._computed(passages, reading), _how(reading)

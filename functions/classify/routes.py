@@ -1,4 +1,4 @@
-"""The HTTP face of classification: texts in, labels with scores out; and OpenAI's moderations. It knows no model."""
+"""The HTTP face of classification: texts in, labels with scores out; and OpenAI's moderations"""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from litestar import post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.classify.api import (
-    CLASSIFY,
-    MODERATE,
-    ClassificationList,
-    ClassifyRequest,
-    ClassifyUsage,
-    ModerationList,
-    ModerationRequest,
-)
-from functions.classify.inputs import check, moderated
+from functions.classify.api import ClassificationList, ClassifyRequest, ClassifyUsage, ModerationList, ModerationRequest
+from functions.classify.operations import CLASSIFY, MODERATE
 from host.http import HostDependency
 from host.http.response import JsonResponse
 
@@ -31,7 +23,6 @@ from host.http.response import JsonResponse
 )
 async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> JsonResponse:
     """Return labels with scores for each text or pair, in their order."""
-    check(data)
     found = await host.call(data.model or "", CLASSIFY, data)
     tokens = found.usage.prompt_tokens
     usage = ClassifyUsage(prompt_tokens=tokens, total_tokens=tokens)
@@ -48,7 +39,6 @@ async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> Jso
 )
 async def create_moderation(data: JSONBody[ModerationRequest], host: HostDependency) -> JsonResponse:
     """Say of each input whether it is harmful, and by which of OpenAI's categories."""
-    moderated(data)
     found = await host.call(data.model or "", MODERATE, data)
     name = f"modr-{uuid.uuid4().hex}"
     return JsonResponse(ModerationList(id=name, model=data.model or found.model, results=found.results))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from functions.classify import truncation
-from functions.classify.inputs import Given, Pair
+from functions.classify.inputs import Input, Pair
 from functions.classify.read_options import ReadOptions
 from functions.classify.truncation import Cut
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer, Tokens
@@ -45,7 +45,7 @@ class TextReader:
         self._extra = len(self._prefix) + len(self._suffix)
         self._pair = pair
 
-    async def whole(self, given: Sequence[Given], reading: ReadOptions) -> list[Passage]:
+    async def whole(self, given: Sequence[Input], reading: ReadOptions) -> list[Passage]:
         """Return each text or pair as the model's input; raises `InvalidRequest`, `InputTooLong` naming its index."""
         room = reading.room(self._extra)
         if any(isinstance(one, Pair) for one in given):
@@ -137,7 +137,7 @@ class _Count:
             await asyncio.sleep(0)
 
 
-def _flat(given: Sequence[Given], places: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _flat(given: Sequence[Input], places: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield every text with its place, those of a pair after each other."""
     for one, place in zip(given, places, strict=True):
         if isinstance(one, Pair):

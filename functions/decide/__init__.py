@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.decide.api import DECIDE
+from functions.decide.operations import DECIDE
 from functions.decide.options import DecideOptions
 from host.function import Function
 from host.hooks import hookimpl

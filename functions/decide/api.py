@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 QUESTIONS_MAX = 400
 CHOICES_MAX = 255
@@ -174,8 +174,3 @@ class Decision(msgspec.Struct, kw_only=True, frozen=True):
     answers: list[Answer]
     model: str
     usage: DecisionUsage
-
-
-DECIDE: Operation[DecisionRequest, Decisions] = Operation(
-    name="decide", request=DecisionRequest, answer=Decisions, path="/v1/decisions"
-)

@@ -1,4 +1,4 @@
-"""What is wrong with a request, told with the name of the field, before any model is asked. It knows OpenAI's rules."""
+"""Checks a decision request by OpenAI's rules before any model is asked; errors name the field."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from functions.decide.api import (
     Question,
 )
 from functions.decide.texts import plainly, text
+from host.checks import check_choice, json_type, quoted
 from host.errors import InvalidRequest, UnsupportedParameter
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -65,14 +66,13 @@ def _check_items(items: Sequence[InputItem]) -> None:
         elif kind in OUTPUTS:
             _check_output(item, kind, calls, where)
         else:
-            known = ", ".join(["message", *CALLS, *OUTPUTS])
-            raise InvalidRequest(f"`{where}.type` is {kind!r}: expected one of {known}", param=f"{where}.type")
+            check_choice(kind, f"{where}.type", ("message", *CALLS, *OUTPUTS))
 
 
 def _check_message(item: InputItem, where: str) -> None:
-    if item.role not in ROLES:
-        words = f"`{where}.role` is {item.role!r}: expected one of {', '.join(ROLES)}"
-        raise InvalidRequest(words, param=f"{where}.role")
+    if item.role is None:
+        raise InvalidRequest(f"{where}.role is missing: expected {quoted(ROLES)}", param=f"{where}.role")
+    check_choice(item.role, f"{where}.role", ROLES)
     _check_content(item.content, _PARTS[item.role], f"{where}.content")
 
 
@@ -106,9 +106,7 @@ def _check_content(content: str | list[Part] | None, kinds: Sequence[str], where
 def _check_part(part: Part, kinds: Sequence[str], where: str) -> None:
     if part.type == "input_image":
         raise UnsupportedParameter(f"`{where}` is an image: this model reads text only", param=where)
-    if part.type not in kinds:
-        words = f"`{where}.type` is {part.type!r}: expected {' or '.join(kinds)}"
-        raise InvalidRequest(words, param=f"{where}.type")
+    check_choice(part.type, f"{where}.type", kinds)
     if part.type == "input_json":
         _check_json(part.data, f"{where}.data")
         return
@@ -138,9 +136,7 @@ def _check_json(data: object, where: str) -> None:
 
 
 def _check_question(question: Question, where: str) -> None:
-    if question.type not in KINDS:
-        words = f"`{where}.type` is {question.type!r}: expected one of {', '.join(KINDS)}"
-        raise InvalidRequest(words, param=f"{where}.type")
+    check_choice(question.type, f"{where}.type", KINDS)
     _check_content(question.instructions, ("input_text", "input_json"), f"{where}.instructions")
     if not text(question.instructions).strip():
         raise InvalidRequest(f"`{where}.instructions` is empty: expected text", param=f"{where}.instructions")
@@ -162,13 +158,13 @@ def _check_choices(choices: list[ChoiceSpec] | None, where: str) -> None:
     for at, choice in enumerate(choices):
         value = choice.value
         if not isinstance(value, str | bool):
-            words = f"`{where}[{at}].value` is {_kind(value)}: expected a text, true or false"
+            words = f"`{where}[{at}].value` is {json_type(value)}: expected a text, true or false"
             raise InvalidRequest(words, param=f"{where}[{at}].value")
         if isinstance(value, str) and not value.strip():
             raise InvalidRequest(f"`{where}[{at}].value` is empty: expected a word", param=f"{where}[{at}].value")
         if (type(value), value) in seen:
-            told = repr(value) if isinstance(value, str) else plainly(value)
-            words = f"`{where}[{at}].value` is {told} again: expected each choice once"
+            shown = repr(value) if isinstance(value, str) else plainly(value)
+            words = f"`{where}[{at}].value` is {shown} again: expected each choice once"
             raise InvalidRequest(words, param=f"{where}[{at}].value")
         seen.add((type(value), value))
 
@@ -191,13 +187,6 @@ def _required(text: str | None, where: str) -> str:
     if not text:
         raise InvalidRequest(f"`{where}` is missing: expected text", param=where)
     return text
-
-
-def _kind(value: object) -> str:
-    """Return what JSON calls a value that is neither text nor true or false."""
-    if value is None:
-        return "null"
-    return "a number" if isinstance(value, int | float) else "an object" if isinstance(value, dict) else "a list"
 
 
 def _has(given: Sequence[object] | None) -> str:

@@ -7,40 +7,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import ClassVar, Self
-
-import msgspec
+from typing import Any
 
 from functions.decide.answers import answer, mass
 from functions.decide.api import Answer, DecisionRequest, Decisions, Question, RefusalAnswer
-from functions.decide.checks import check
 from functions.decide.label_matching import Labels, hypotheses, inferred
 from functions.decide.options import DecideOptions
 from functions.decide.texts import written
 from functions.decide.turns import turns
 from functions.engines.batching import length_guard
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer
-from functions.engines.batching.classifier import ClassifierEngine, ClassifierModel
+from functions.engines.batching.classifier import ClassifierModel
+from functions.engines.batching.classifier_instance import ClassifierInstance
 from functions.engines.batching.item import Item
 from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite
-from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
-
-_CAPACITY = 256
-"""Requests side by side; the batcher merges them."""
-
+from host.function import Load, Plan, Usage
 
 _ALL = sys.maxsize
 """Texts are read to their end, so that one of too many tokens is told how many; `brevity` has bounded them."""
 
 
-class ClassifierDecide(Instance):
+class ClassifierDecide(ClassifierInstance):
     """A classifier that decides."""
 
-    engine: ClassVar[type[ClassifierEngine]]
-
-    def __init__(self, model: ClassifierModel, options: DecideOptions) -> None:
-        self._model = model
-        self._options = options
+    def __init__(self, load: Load, model: ClassifierModel) -> None:
+        """Read the labels; from now on texts that spell special tokens are words to the tokenizer."""
+        super().__init__(load, model)
+        self._options = load.task_options(DecideOptions)
         self._reader = ChunkedTokenizer(model.tokenizer)
         self._labels = Labels(model.labels, several=model.config.get("problem_type") == "multi_label_classification")
         model.tokenizer.literal()
@@ -48,49 +41,38 @@ class ClassifierDecide(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        if _options(load).prior:
+        if load.task_options(DecideOptions).prior:
             raise LoadFailed("options.prior is for chat models: a classifier has no prior", param="options.prior")
-        return cls.engine.plan(load)
-
-    @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
-        """Load tokenizer, weights and head; raises `LoadFailed`, and `OutOfMemory`."""
-        return cls(cls.engine.load(load, plan, progress, "sequence"), _options(load))
+        return super().plan(load)
 
     async def answer(self, request: DecisionRequest) -> Decisions:
         """Return an answer to each question, a refusal where its answers are not the model's labels.
 
         Raises `InvalidRequest`, and `InputTooLong` for an input that the model does not take as a whole.
         """
-        check(request)
         about = _text(request)
-        length_guard.check(about, self._model.longest, "input")
+        length_guard.check(about, self.model.longest, "input")
         if self._labels.inference is None:
             return await self._labelled(about, request.questions)
         return await self._inferred(about, request.questions)
 
-    def info(self) -> InstanceInfo:
-        """Return what was chosen."""
-        detail = self._model.detail() | {"inference": self._labels.inference is not None}
-        return InstanceInfo(capacity=_CAPACITY, context=self._model.longest, detail=detail)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._model.close()
+    def detail(self) -> dict[str, Any]:
+        """Return whether any answers can be asked for, as of models of natural language inference."""
+        return {"inference": self._labels.inference is not None}
 
     async def _single(self, about: str) -> Item:
-        item = Item(ids=(await self._model.tokenizer.encode([about]))[0])
+        item = Item(ids=(await self.model.tokenizer.encode([about]))[0])
         self._check_room(item, "input", "the input has {} tokens")
         return item
 
     async def _pairs(self, about: str, questions: Sequence[Question]) -> list[list[Item]]:
         """Return the input with the hypotheses of each question."""
         for at, question in enumerate(questions):
-            length_guard.check(written(question), self._model.longest, f"questions[{at}]")
+            length_guard.check(written(question), self.model.longest, f"questions[{at}]")
         said = [hypotheses(question) for question in questions]
         texts = [hypothesis for some in said for hypothesis in some]
         premise, *found = await self._reader.read([about, *texts], _ALL)
-        items = [self._model.tokenizer.pair.item(premise.ids, one.ids) for one in found]
+        items = [self.model.tokenizer.pair.item(premise.ids, one.ids) for one in found]
         places = [at for at, some in enumerate(said) for _ in some]
         for item, at in zip(items, places, strict=True):
             self._check_room(item, "input", f"the input with `questions[{at}]` has {{}} tokens")
@@ -98,11 +80,11 @@ class ClassifierDecide(Instance):
         return [[next(pairs) for _ in some] for some in said]
 
     def _check_room(self, item: Item, param: str, words: str) -> None:
-        if len(item.ids) > self._model.longest:
+        if len(item.ids) > self.model.longest:
             raise InputTooLong(
-                f"{words.format(len(item.ids))}, and the model takes {self._model.longest}: shorten it",
+                f"{words.format(len(item.ids))}, and the model takes {self.model.longest}: shorten it",
                 param=param,
-                extra={"n_prompt_tokens": len(item.ids), "n_ctx": self._model.longest},
+                extra={"n_prompt_tokens": len(item.ids), "n_ctx": self.model.longest},
             )
 
     async def _labelled(self, about: str, questions: Sequence[Question]) -> Decisions:
@@ -143,13 +125,9 @@ class ClassifierDecide(Instance):
     async def _rows(self, items: Sequence[Item]) -> list[list[float]] | None:
         """Return the items' logits; None where they are not finite."""
         try:
-            return [row.tolist() for row in await self._model.logits(items)]
+            return [row.tolist() for row in await self.model.logits(items)]
         except NotFinite:
             return None
-
-
-def _options(load: Load) -> DecideOptions:
-    return msgspec.msgpack.decode(load.function_options, type=DecideOptions)
 
 
 def _refused(question: Question) -> RefusalAnswer:

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-import msgspec
-
 from functions.decide.answers import answer, mass
 from functions.decide.api import Answer, DecisionRequest, Decisions, RefusalAnswer
-from functions.decide.checks import check as check_request
 from functions.decide.options import DecideOptions
 from functions.decide.priors import Priors
 from functions.decide.question_tokens import Ask, Asker
@@ -49,7 +46,7 @@ class LlamaDecide(Instance):
         """Load the weights; raises `LoadFailed`, also for a file without a chat template, and `OutOfMemory`."""
         model = ScoringModel.load(load, plan, progress)
         try:
-            options = msgspec.msgpack.decode(load.function_options, type=DecideOptions)
+            options = load.task_options(DecideOptions)
             return cls(plan, model, options, load.threads)
         except BaseException:
             model.close()
@@ -60,7 +57,6 @@ class LlamaDecide(Instance):
 
         Raises `InvalidRequest`, and `ContextLengthExceeded` where the input leaves no room for a question.
         """
-        check_request(request)
         prefix, asks = await self._threads.run(lambda check: self._asker.request(request, check))
         scores = await self._model.score(prefix, [ask.branch for ask in asks])
         priors = [None] * len(asks) if self._priors is None else await self._priors.of(asks)

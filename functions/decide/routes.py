@@ -6,8 +6,8 @@ from litestar import post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.decide.api import DECIDE, Decision, DecisionRequest, Decisions, DecisionUsage, InputTokensDetails
-from functions.decide.checks import check
+from functions.decide.api import Decision, DecisionRequest, Decisions, DecisionUsage, InputTokensDetails
+from functions.decide.operations import DECIDE
 from host.http import HostDependency
 from host.http.response import JsonResponse
 
@@ -21,7 +21,6 @@ from host.http.response import JsonResponse
 )
 async def create_decision(data: JSONBody[DecisionRequest], host: HostDependency) -> JsonResponse:
     """Return an answer to each question, in their order; one that cannot be answered is a refusal."""
-    check(data)
     found = await host.call(data.model, DECIDE, data)
     return JsonResponse(_body(data.model, found))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.embeddings.api import EMBED
+from functions.embeddings.operations import EMBED
 from functions.embeddings.options import EmbeddingsOptions
 from host.function import Function
 from host.hooks import hookimpl

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 INPUTS_MAX = 2048
 """Inputs of one request, as at OpenAI."""
@@ -181,8 +181,3 @@ class EmbeddingList(msgspec.Struct, kw_only=True, frozen=True):
     model: str
     data: list[Embedding]
     usage: EmbeddingUsage
-
-
-EMBED: Operation[EmbeddingsRequest, Vectors] = Operation(
-    name="embed", request=EmbeddingsRequest, answer=Vectors, path="/v1/embeddings"
-)

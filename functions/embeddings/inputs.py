@@ -1,4 +1,7 @@
-"""A request's inputs, checked item by item: what is wrong is told with its index. It knows no model."""
+"""An embeddings request's inputs: checked item by item for the client, then read by the model's side.
+
+`check` runs in the host, once; `inputs_of` and `input_type` read requests that it accepted.
+"""
 
 from __future__ import annotations
 
@@ -9,90 +12,88 @@ import msgspec
 from functions.embeddings import content_parts, dialects, output_format
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.content_parts import Image
+from host.checks import check_choice, check_count, check_range, check_text, item_params, json_type
 from host.errors import InvalidRequest, UnsupportedParameter
 
 QUERY = ("query", "search_query")
 DOCUMENT = ("document", "search_document", "passage")
 
-Given = str | list[int] | Image
+Input = str | list[int] | Image
 """One input: a text, a text's token ids, or an image."""
 
 
 def check(request: EmbeddingsRequest) -> None:
-    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
-    listed(request.input)
+    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    _check_inputs(request.input)
     dialects.check(request)
     output_format.base64(request)
     kinds = output_format.kinds(request)
     size = "dimensions" if request.output_dimension is None else "output_dimension"
-    if request.dimensions is not None and request.dimensions < 1:
-        raise InvalidRequest(f"{size} must be at least 1, got {request.dimensions}", param=size)
+    check_range(request.dimensions, size, 1)
     if request.dimensions is not None and "dense" not in kinds:
         raise InvalidRequest(f"{size} cuts dense vectors, and {kinds[0]} ones were asked for", param=size)
-    if request.input_type is not None:
-        if request.input_type not in QUERY + DOCUMENT:
-            raise InvalidRequest(
-                f"input_type must be 'query' or 'document', got {request.input_type!r}", param="input_type"
-            )
-        if request.prompt_name is not None:
-            raise UnsupportedParameter("set prompt_name or input_type, not both", param="prompt_name")
+    if request.input_type not in DOCUMENT:
+        check_choice(request.input_type, "input_type", (*QUERY, "document"))
+    if request.input_type is not None and request.prompt_name is not None:
+        raise UnsupportedParameter("set prompt_name or input_type, not both", param="prompt_name")
 
 
-def asked(request: EmbeddingsRequest) -> Literal["query", "document", ""]:
-    """Return what the inputs are said to be, by `input_type` or by the name of a prompt for it; empty for neither."""
-    said = request.input_type or request.prompt_name
-    return "query" if said in QUERY else "document" if said in DOCUMENT else ""
+def input_type(request: EmbeddingsRequest) -> Literal["query", "document", ""]:
+    """Return what the inputs are, by `input_type` or by the name of a prompt for it; empty where neither says."""
+    name = request.input_type or request.prompt_name
+    return "query" if name in QUERY else "document" if name in DOCUMENT else ""
 
 
-def listed(given: str | list[Any] | dict[str, Any]) -> list[Given]:
-    """Return the inputs as a list of texts and images, or of lists of token ids; raises `InvalidRequest`."""
-    if isinstance(given, str | dict):
-        given = [given]
-    if not given:
-        raise InvalidRequest("input is an empty list: send at least one text", param="input")
-    if _is_int(given[0]):
-        return [_ids(given, "input")]
-    if len(given) > INPUTS_MAX:
-        raise InvalidRequest(f"input has {len(given)} items, at most {INPUTS_MAX} are taken at once", param="input")
-    if isinstance(given[0], str | dict):
-        return [_part(item, f"input[{at}]") for at, item in enumerate(given)]
-    if isinstance(given[0], list):
-        return [_ids(item, f"input[{at}]") for at, item in enumerate(given)]
-    raise _wrong("input[0]", given[0], "a text, a token id, a list of token ids or an object")
+def inputs_of(given: str | list[Any] | dict[str, Any]) -> list[Input]:
+    """Return a request's `input` as a list of texts and images, or of lists of token ids."""
+    items = given if isinstance(given, list) and not _is_int(given[0]) else [given]
+    return [_read(item, f"input[{at}]") for at, item in enumerate(items)]
 
 
-def _part(item: Any, place: str) -> str | Image:
+def _read(item: Any, param: str) -> Input:
+    return content_parts.read(item, param) if isinstance(item, dict) else item
+
+
+def _check_inputs(given: str | list[Any] | dict[str, Any]) -> None:
+    items: list[Any] = [given] if isinstance(given, str | dict) else given
+    if items and _is_int(items[0]):
+        _check_ids(items, "input")
+        return
+    check_count(items, "input", INPUTS_MAX)
+    check_item = _check_ids if isinstance(items[0], list) else _check_part
+    if not isinstance(items[0], str | dict | list):
+        raise _wrong("input[0]", items[0], "a text, a token id, a list of token ids or an object")
+    for param, item in zip(item_params("input", items), items, strict=True):
+        check_item(item, param)
+
+
+def _check_part(item: Any, param: str) -> None:
     if isinstance(item, dict):
-        return content_parts.read(item, place)
-    if not isinstance(item, str):
-        raise _wrong(place, item, "a text, like input[0]")
-    if not item:
-        raise InvalidRequest(f"{place} is an empty text", param=place)
-    return item
+        content_parts.read(item, param)
+    elif isinstance(item, str):
+        check_text(item, param)
+    else:
+        raise _wrong(param, item, "a text, like input[0]")
 
 
-def _ids(given: Any, place: str) -> list[int]:
+def _check_ids(given: Any, param: str) -> None:
     if not isinstance(given, list):
-        raise _wrong(place, given, "a list of token ids, like input[0]")
+        raise _wrong(param, given, "a list of token ids, like input[0]")
     if not given:
-        raise InvalidRequest(f"{place} is an empty list of token ids", param=place)
+        raise InvalidRequest(f"{param} is an empty list of token ids", param=param)
     try:
-        found = msgspec.convert(given, list[int], strict=True)
+        least = min(msgspec.convert(given, list[int], strict=True))
     except msgspec.ValidationError:
         at = next(at for at, item in enumerate(given) if not _is_int(item))
-        raise _wrong(f"{place}[{at}]", given[at], "a token id, like the items before it") from None
-    if min(found) < 0:
-        at = next(at for at, item in enumerate(found) if item < 0)
-        raise InvalidRequest(f"{place}[{at}] is {found[at]}: token ids are not negative", param=f"{place}[{at}]")
-    return found
+        raise _wrong(f"{param}[{at}]", given[at], "a token id, like the items before it") from None
+    if least < 0:
+        at = next(at for at, item in enumerate(given) if item < 0)
+        raise InvalidRequest(f"{param}[{at}] is {given[at]}: token ids are not negative", param=f"{param}[{at}]")
 
 
 def _is_int(item: Any) -> bool:
     return isinstance(item, int) and not isinstance(item, bool)
 
 
-def _wrong(place: str, item: Any, right: str) -> InvalidRequest:
-    names = {"str": "a text", "int": "a number", "float": "a number with a fraction", "NoneType": "null"}
-    names |= {"bool": "true or false", "dict": "an object", "list": "a list"}
-    got = names.get(type(item).__name__, type(item).__name__)
-    return InvalidRequest(f"{place} must be {right}, got {got}", param=place)
+def _wrong(param: str, item: Any, right: str) -> InvalidRequest:
+    return InvalidRequest(f"{param} must be {right}, got {json_type(item)}", param=param)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from functions.embeddings import openai_token_ids, output_format
 from functions.embeddings.api import EmbeddingsRequest, Kind, Rows, Sparse, Vectors
-from functions.embeddings.inputs import Given, check, listed
+from functions.embeddings.inputs import Input, inputs_of
 from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.tokenize import InputTokenizer, Tokenizer
 from functions.engines.batching.item import Item
@@ -39,13 +38,12 @@ class EmbeddingsInstance(Instance):
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
         """Return what each input became. Raises `InvalidRequest`, `InputTooLong`, and `NotFinite` naming the input."""
-        check(request)
         chosen = self._chosen(request)
         kinds = _kinds(request, chosen.layout)
         _check_scale(request, kinds, chosen.layout)
         size = chosen.dimension(request) if "dense" in kinds else 0
         try:
-            items, outputs = await self._computed(request, listed(request.input), kinds)
+            items, outputs = await self._computed(request, inputs_of(request.input), kinds)
         except NotFinite as error:
             place = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
             raise NotFinite(f"{place}: {error.message}", param=place, extra=error.extra) from error
@@ -68,7 +66,7 @@ class EmbeddingsInstance(Instance):
 
     @abstractmethod
     async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         """Return the inputs as tokens, and what became of each, in their order."""
 
@@ -133,20 +131,15 @@ def items_of(model: Embedder, load: Load, foreign_: openai_token_ids.OpenAIToken
         model.tokenizer,
         model.layout,
         longest=model.longest,
-        truncate=function_options(load).truncate,
+        truncate=load.task_options(EmbeddingsOptions).truncate,
         size=model.size,
         foreign=foreign_,
     )
 
 
-def function_options(load: Load) -> EmbeddingsOptions:
-    """Return the manifest's options of the function."""
-    return msgspec.msgpack.decode(load.function_options, type=EmbeddingsOptions)
-
-
 def vocabulary(load: Load) -> openai_token_ids.OpenAITokenIds | None:
     """Return the vocabulary of token ids in requests, None for the model's own; raises `LoadFailed`."""
-    return openai_token_ids.load(function_options(load).token_ids, Path(load.base))
+    return openai_token_ids.load(load.task_options(EmbeddingsOptions).token_ids, Path(load.base))
 
 
 def _sparse(outputs: Sequence[Output]) -> Sparse:

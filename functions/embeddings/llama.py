@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.inputs import Given
-from functions.embeddings.instance import EmbeddingsInstance, function_options, vocabulary
+from functions.embeddings.inputs import Input
+from functions.embeddings.instance import EmbeddingsInstance, vocabulary
 from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.tokenize import InputTokenizer
@@ -42,7 +42,7 @@ class LlamaEmbeddings(EmbeddingsInstance):
     def plan(cls, load: Load) -> Plan:
         """Plan the load; raises `LoadFailed` for a model without embeddings."""
         plan = planning.make(load, "vectors")
-        note = "scaled to length 1" if function_options(load).normalize else "not scaled"
+        note = "scaled to length 1" if load.task_options(EmbeddingsOptions).normalize else "not scaled"
         return msgspec.structs.replace(plan, notes=(*plan.notes, note))
 
     @classmethod
@@ -50,14 +50,14 @@ class LlamaEmbeddings(EmbeddingsInstance):
         """Load vocabulary and weights."""
         foreign = vocabulary(load)
         pooled = PooledModel.load(load, plan, progress, "vectors")
-        return cls(load.manifest.name, plan, pooled, function_options(load), foreign)
+        return cls(load.manifest.name, plan, pooled, load.task_options(EmbeddingsOptions), foreign)
 
     def close(self) -> None:
         """End the threads and free the model."""
         self._pooled.close()
 
     async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         items = await self._items.make(request, inputs)
         rows = await self._pooled.rows(items)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-import msgspec
-
 from functions.embeddings.api import EmbeddingsRequest, Kind
-from functions.embeddings.inputs import Given
-from functions.embeddings.instance import EmbeddingsInstance, function_options, items_of, vocabulary
+from functions.embeddings.inputs import Input
+from functions.embeddings.instance import EmbeddingsInstance, items_of, vocabulary
 from functions.embeddings.openai_token_ids import OpenAITokenIds
+from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence import layout as layouts
 from functions.engines.checkpoint.sentence.layout import Layout
@@ -44,7 +43,7 @@ class OnnxEmbeddings(EmbeddingsInstance):
         self._model.close()
 
     async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         items = await self._items.make(request, inputs)
         return items, [Output(dense=vector) for vector in await self._model.vectors(items)]
@@ -57,8 +56,8 @@ class OnnxEmbeddings(EmbeddingsInstance):
 
 
 def _layout(load: Load) -> Layout:
-    engine = msgspec.msgpack.decode(load.options, type=OnnxOptions)
-    own = function_options(load)
+    engine = load.engine_options(OnnxOptions)
+    own = load.task_options(EmbeddingsOptions)
     said = layouts.LayoutOverrides(
         pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
     )

@@ -7,8 +7,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
 from functions.embeddings import output_format
-from functions.embeddings.api import EMBED, EmbeddingList, EmbeddingsRequest
-from functions.embeddings.inputs import check
+from functions.embeddings.api import EmbeddingList, EmbeddingsRequest
+from functions.embeddings.operations import EMBED
 from functions.embeddings.render import render
 from host.http import HostDependency
 from host.http.response import JsonResponse
@@ -23,7 +23,6 @@ from host.http.response import JsonResponse
 )
 async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDependency) -> JsonResponse:
     """Return a vector for each input, in their order."""
-    check(data)
     vectors = await host.call(data.model or "", EMBED, data)
     model = data.model or vectors.model
     body = await render(vectors, model=model, base64=output_format.base64(data), several=output_format.several(data))

@@ -11,7 +11,7 @@ import numpy as np
 
 from functions.embeddings.api import EmbeddingsRequest
 from functions.embeddings.content_parts import Image
-from functions.embeddings.inputs import QUERY, Given
+from functions.embeddings.inputs import QUERY, Input
 from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.engines.batching import length_guard
 from functions.engines.batching.item import Ids, Item
@@ -66,7 +66,7 @@ class InputTokenizer:
     async def make(
         self,
         request: EmbeddingsRequest,
-        inputs: Sequence[Given],
+        inputs: Sequence[Input],
         *,
         places: Sequence[int] | None = None,
         marker: int | None = None,
@@ -96,7 +96,7 @@ class InputTokenizer:
         fitting = partial(self._fit, count=len(inputs), longest=limit, cut=cut)
         return [Item(ids=fitting(ids, at), prompt=prompt) for ids, at in zip(found, places, strict=True)]
 
-    def _placed(self, inputs: Sequence[Given], places: Sequence[int]) -> list[Placed]:
+    def _placed(self, inputs: Sequence[Input], places: Sequence[int]) -> list[Placed]:
         """Return the inputs with their indexes; raises `InvalidRequest` for images."""
         placed: list[Placed] = []
         for item, at in zip(inputs, places, strict=True):

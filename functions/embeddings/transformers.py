@@ -13,8 +13,9 @@ import msgspec
 
 from functions.embeddings.api import EmbeddingsRequest, Kind
 from functions.embeddings.content_parts import Image
-from functions.embeddings.inputs import QUERY, Given, asked
-from functions.embeddings.instance import EmbeddingsInstance, function_options, items_of, vocabulary
+from functions.embeddings.inputs import QUERY, Input, input_type
+from functions.embeddings.instance import EmbeddingsInstance, items_of, vocabulary
+from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.router_models import RoutedModel, joined, kind, told
 from functions.embeddings.tokenize import InputTokenizer
 from functions.engines.batching.item import Item
@@ -78,7 +79,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         return self._side(request).items
 
     def _side(self, request: EmbeddingsRequest) -> RoutedModel:
-        task = asked(request)
+        task = input_type(request)
         way = self._routes.ways.get(task)
         if way is None:
             known = " or ".join(repr(one) for one in self._routes.ways if one)
@@ -87,7 +88,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         return self._sides[way]
 
     async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         side = self._side(request)
         if isinstance(side.model, DualEncoder):
@@ -102,7 +103,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         model: SentenceModel,
         maker: InputTokenizer,
         request: EmbeddingsRequest,
-        inputs: Sequence[Given],
+        inputs: Sequence[Input],
         kinds: tuple[Kind, ...],
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         tasks = model.tasks
@@ -119,7 +120,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         return made, await model.outputs(items)
 
     async def _paired(
-        self, model: DualEncoder, maker: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Given]
+        self, model: DualEncoder, maker: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Input]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
         images = [item for item in inputs if isinstance(item, Image)]
@@ -152,14 +153,14 @@ def _said(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:
     return msgspec.structs.replace(request, input_type=task)
 
 
-def _places(inputs: Sequence[Given]) -> list[int]:
+def _places(inputs: Sequence[Input]) -> list[int]:
     """Return the index of each input that is no image."""
     return [at for at, item in enumerate(inputs) if not isinstance(item, Image)]
 
 
 def _routes(load: Load) -> Router:
-    engine = msgspec.msgpack.decode(load.options, type=TransformersOptions)
-    own = function_options(load)
+    engine = load.engine_options(TransformersOptions)
+    own = load.task_options(EmbeddingsOptions)
     said = LayoutOverrides(
         pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
     )

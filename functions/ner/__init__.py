@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.ner.api import NER
+from functions.ner.operations import NER
 from functions.ner.options import NerOptions
 from host.function import Function
 from host.hooks import hookimpl

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 TEXTS_MAX = 2048
 """Texts of one request."""
@@ -100,6 +100,3 @@ class NerList(msgspec.Struct, kw_only=True, frozen=True):
     model: str
     data: list[Found]
     usage: NerUsage
-
-
-NER: Operation[NerRequest, NerAnswer] = Operation(name="ner", request=NerRequest, answer=NerAnswer, path="/v1/ner")

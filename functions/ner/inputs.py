@@ -1,29 +1,32 @@
-"""A request's texts and fields, checked one by one: what is wrong is told with its place. It knows no model."""
+"""A ner request's texts and fields: checked for the client, then read by the model's side.
+
+`check` runs in the host, once; `field_of` and `texts_of` read requests that it accepted.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from functions.ner.api import TEXTS_MAX, NerRequest
 from functions.ner.redaction import fault
+from host.checks import check_choice, check_count, check_range, item_params, json_type, set_field
 from host.errors import InvalidRequest
 
+FIELDS = ("input", "texts")
 STRATEGIES = ("simple", "first", "average", "max")
 UNITS = ("codepoint", "utf16", "byte")
 _REDACTION_MAX = 200
 
 
 def check(request: NerRequest) -> None:
-    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
-    listed(request)
-    _one_of(request.aggregation_strategy, STRATEGIES, "aggregation_strategy")
-    _one_of(request.offset_unit, UNITS, "offset_unit")
-    if request.threshold is not None and not 0 <= request.threshold <= 1:
-        raise InvalidRequest(f"threshold must be from 0 to 1, got {request.threshold}", param="threshold")
-    if request.stride is not None and request.stride < 0:
-        raise InvalidRequest(f"stride must be at least 0, got {request.stride}", param="stride")
-    if request.max_length is not None and request.max_length < 1:
-        raise InvalidRequest(f"max_length must be at least 1, got {request.max_length}", param="max_length")
+    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    field = set_field(request, FIELDS)
+    _check_texts(getattr(request, field), field)
+    strategy = request.aggregation_strategy
+    hint = "; none would cut words" if strategy == "none" else ""
+    check_choice(strategy, "aggregation_strategy", STRATEGIES, hint)
+    check_choice(request.offset_unit, "offset_unit", UNITS)
+    check_range(request.threshold, "threshold", 0, 1)
+    check_range(request.stride, "stride", 0)
+    check_range(request.max_length, "max_length", 1)
     if request.labels is not None and not request.labels:
         raise InvalidRequest("labels is an empty list: leave it out, or name labels", param="labels")
     if request.redaction is not None:
@@ -34,32 +37,23 @@ def check(request: NerRequest) -> None:
         _check_redaction(request.redaction)
 
 
-def listed(request: NerRequest) -> list[str]:
-    """Return the request's texts as a list; raises `InvalidRequest`."""
-    if (request.input is None) == (request.texts is None):
-        said = "both say the same: send one of them" if request.input is not None else "are missing: send input"
-        raise InvalidRequest(f"input and texts {said}, a text or a list of texts", param="input")
-    name = "input" if request.input is not None else "texts"
-    given = request.input if request.input is not None else request.texts
-    if isinstance(given, str):
-        return [given]
-    texts = cast("list[Any]", given)
-    if not texts:
-        raise InvalidRequest(f"{name} is an empty list: send at least one text", param=name)
-    if len(texts) > TEXTS_MAX:
-        raise InvalidRequest(f"{name} has {len(texts)} items, at most {TEXTS_MAX} are taken at once", param=name)
-    for at, item in enumerate(texts):
-        if not isinstance(item, str):
-            place = f"{name}[{at}]"
-            raise InvalidRequest(f"{place} must be a text, got {_kind(item)}", param=place)
-    return texts
+def field_of(request: NerRequest) -> str:
+    """Return the name of the field that holds the texts."""
+    return "input" if request.input is not None else "texts"
 
 
-def places(request: NerRequest) -> list[str]:
-    """Return what each text is called in the request: `input`, or `texts[3]`."""
-    name = "input" if request.input is not None else "texts"
-    given = request.input if request.input is not None else request.texts
-    return [name] if isinstance(given, str) else [f"{name}[{at}]" for at in range(len(given or ()))]
+def texts_of(given: str | list[str]) -> list[str]:
+    """Return the texts of a field as a list."""
+    return [given] if isinstance(given, str) else given
+
+
+def _check_texts(given: object, field: str) -> None:
+    """Check a text or a list of texts; a text may be empty, and has no entities then."""
+    if isinstance(given, list):
+        check_count(given, field, TEXTS_MAX)
+        for param, item in zip(item_params(field, given), given, strict=True):
+            if not isinstance(item, str):
+                raise InvalidRequest(f"{param} must be a text, got {json_type(item)}", param=param)
 
 
 def _check_redaction(template: str) -> None:
@@ -71,15 +65,3 @@ def _check_redaction(template: str) -> None:
     wrong = fault(template)
     if wrong is not None:
         raise InvalidRequest(f"redaction {wrong}", param="redaction")
-
-
-def _one_of(given: str | None, known: tuple[str, ...], field: str) -> None:
-    if given is not None and given not in known:
-        words = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
-        why = "; none would cut words" if given == "none" else ""
-        raise InvalidRequest(f"{field} must be {words}, got {given!r}{why}", param=field)
-
-
-def _kind(item: Any) -> str:
-    names = {"int": "a number", "float": "a number with a fraction", "NoneType": "null", "bool": "true or false"}
-    return (names | {"dict": "an object", "list": "a list"}).get(type(item).__name__, type(item).__name__)

@@ -1,7 +1,4 @@
-"""Entities on any engine with a head on tokens: texts become windows of tokens, their logits words with labels.
-
-It knows no engine; a subclass names the model's class.
-"""
+"""Entities on any engine with a head on tokens: texts become windows of tokens, their logits words with labels."""
 
 from __future__ import annotations
 
@@ -9,32 +6,32 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 
-from functions.engines.batching.classifier import ClassifierModel, Logits
+from functions.engines.batching.classifier import ClassifierModel, Head, Logits
+from functions.engines.batching.classifier_instance import ClassifierInstance
 from functions.engines.batching.item import Encoding, Item
 from functions.ner.api import Entity, Found, NerAnswer, NerRequest
-from functions.ner.inputs import check, listed, places
+from functions.ner.inputs import field_of, texts_of
 from functions.ner.offsets import told
 from functions.ner.options import NerOptions
 from functions.ner.redaction import Redaction, redacted
-from functions.ner.request_options import RequestOptions, default_overlap, looking
+from functions.ner.request_options import RequestOptions, default_overlap, request_options
 from functions.ner.spans import place, spans
 from functions.ner.strategies import judged
 from functions.ner.tags import Tags
 from functions.ner.tokenize import Named, TextEncoder
 from functions.ner.windows import Window, stitched, windows
 from functions.ner.words import Words, words
+from host.checks import item_params
 from host.errors import InvalidRequest, LoadFailed, NotFinite
-from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
+from host.function import Load, Plan, Usage
 
 A = TypeVar("A")
 
-_CAPACITY = 256
-"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
 _WINDOWS_MAX = 16_384
 """Windows of one text."""
 _BRIEF = 2048
@@ -52,52 +49,42 @@ class Text(msgspec.Struct, frozen=True):
     cut: list[Window]
 
 
-class NerInstance(Instance):
+class NerInstance(ClassifierInstance):
     """A loaded model that labels tokens."""
 
-    model: ClassVar[Any]
-    """The engine's class of models, which makes a `ClassifierModel` of a load: `plan(load)`, `load(…, head)`."""
+    head: ClassVar[Head] = "token"
 
-    def __init__(self, name: str, headed: ClassifierModel, options: NerOptions) -> None:
-        self._name = name
-        self._headed = headed
-        self._options = options
-        self._tags = Tags(headed.labels, options.rename)
+    def __init__(self, load: Load, model: ClassifierModel) -> None:
+        """Raises `LoadFailed` for a head that labels whole texts, and for a context without room for a token."""
+        super().__init__(load, model)
+        _check_head(model)
+        self._options = load.task_options(NerOptions)
+        self._tags = Tags(model.labels, self._options.rename)
         self._outside = self._tags.types < 0
-        headed.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
-        self._reading = TextEncoder(headed.tokenizer)
-        self._before = np.array(headed.tokenizer.prefix, dtype=np.int32)
-        self._after = np.array(headed.tokenizer.suffix, dtype=np.int32)
+        model.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
+        self._reading = TextEncoder(model.tokenizer)
+        self._before = np.array(model.tokenizer.prefix, dtype=np.int32)
+        self._after = np.array(model.tokenizer.suffix, dtype=np.int32)
         self._extra = len(self._before) + len(self._after)
-        if headed.longest <= self._extra:
+        if model.longest <= self._extra:
             raise LoadFailed(f"context must be more than the {self._extra} special tokens of this model")
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        plan: Plan = cls.model.plan(load)
+        plan = super().plan(load)
         return msgspec.structs.replace(plan, notes=(*plan.notes, "longer texts are read in windows"))
-
-    @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
-        """Load tokenizer and weights; raises `LoadFailed`, also for a model whose head is for whole texts."""
-        headed: ClassifierModel = cls.model.load(load, plan, progress, "token")
-        try:
-            _check_head(headed)
-            return cls(load.manifest.name, headed, _options(load))
-        except BaseException:
-            headed.close()
-            raise
 
     async def answer(self, request: NerRequest) -> NerAnswer:
         """Return the entities of each text.
 
         Raises `InvalidRequest`, `InputTooLong` for megabytes in one text, and `NotFinite`, each naming the text.
         """
-        check(request)
-        wanted = looking(request, self._options, self._tags, longest=self._headed.longest, extra=self._extra)
+        wanted = request_options(request, self._options, self._tags, longest=self.model.longest, extra=self._extra)
         redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
-        named = list(zip(places(request), listed(request), strict=True))
+        field = field_of(request)
+        given = getattr(request, field)
+        named = list(zip(item_params(field, given), texts_of(given), strict=True))
         data: list[Found] = []
         tokens = 0
         async with aclosing(self._reading.groups(named)) as groups:
@@ -108,22 +95,16 @@ class NerInstance(Instance):
                 logits = await self._logits(texts)
                 data += await _computed(size, partial(self._found, texts, logits, wanted, redaction, len(data)))
                 tokens += sum(last - first + self._extra for text in texts for first, last in text.cut)
-        return NerAnswer(model=self._name, data=data, usage=Usage(prompt_tokens=tokens))
+        return NerAnswer(model=self.name, data=data, usage=Usage(prompt_tokens=tokens))
 
-    def info(self) -> InstanceInfo:
-        """Return what was chosen."""
-        room = self._headed.longest - self._extra
-        detail = self._headed.detail() | {
+    def detail(self) -> dict[str, Any]:
+        """Return the labels, and what is done where no request says otherwise."""
+        return {
             "labels": list(self._tags.names),
             "tags": self._tags.scheme,
             "aggregation_strategy": self._options.aggregation_strategy,
-            "stride": default_overlap(self._options, room),
+            "stride": default_overlap(self._options, self.model.longest - self._extra),
         }
-        return InstanceInfo(capacity=_CAPACITY, context=self._headed.longest, detail=detail)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._headed.close()
 
     def _made_ready(self, named: Sequence[Named], read: Sequence[Encoding], wanted: RequestOptions) -> list[Text]:
         texts: list[Text] = []
@@ -143,7 +124,7 @@ class NerInstance(Instance):
     async def _logits(self, texts: Sequence[Text]) -> list[Logits]:
         """Return the logits of all windows; raises `NotFinite` that names the text."""
         try:
-            return await self._headed.logits([item for text in texts for item in self._items(text)])
+            return await self.model.logits([item for text in texts for item in self._items(text)])
         except NotFinite as error:
             if "index" not in error.extra:
                 raise
@@ -199,12 +180,8 @@ async def _computed(size: int, work: Callable[[], A]) -> A:
     return work() if size <= _BRIEF else await asyncio.to_thread(work)
 
 
-def _options(load: Load) -> NerOptions:
-    return msgspec.msgpack.decode(load.function_options, type=NerOptions)
-
-
-def _check_head(headed: ClassifierModel) -> None:
+def _check_head(model: ClassifierModel) -> None:
     """Raise for a head whose weights have the same names and mean something else."""
-    architectures = headed.config.get("architectures") or ()
+    architectures = model.config.get("architectures") or ()
     if architectures and all(str(name).endswith("ForSequenceClassification") for name in architectures):
         raise LoadFailed(f"{architectures[0]} labels whole texts, not words: serve it with `task: classify`")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.ner.instance import NerInstance
 
@@ -11,4 +9,4 @@ from functions.ner.instance import NerInstance
 class OnnxNer(NerInstance):
     """A folder with an ONNX file whose head is on tokens."""
 
-    model: ClassVar[type[OnnxClassifierModel]] = OnnxClassifierModel
+    engine = OnnxClassifierModel

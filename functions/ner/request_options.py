@@ -28,7 +28,9 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
 
 
-def looking(request: NerRequest, options: NerOptions, tags: Tags, *, longest: int, extra: int) -> RequestOptions:
+def request_options(
+    request: NerRequest, options: NerOptions, tags: Tags, *, longest: int, extra: int
+) -> RequestOptions:
     """Return what is wanted; `longest` is the model's tokens, `extra` of them special. Raises `InvalidRequest`."""
     room = _room(request, longest, extra)
     redacts = request.redaction is not None if request.redact is None else request.redact

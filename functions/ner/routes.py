@@ -7,8 +7,8 @@ from litestar import post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.ner.api import NER, NerList, NerRequest, NerUsage
-from functions.ner.inputs import check
+from functions.ner.api import NerList, NerRequest, NerUsage
+from functions.ner.operations import NER
 from host.http import HostDependency
 from host.http.response import JsonResponse
 
@@ -22,7 +22,6 @@ from host.http.response import JsonResponse
 )
 async def find_entities(data: JSONBody[NerRequest], host: HostDependency) -> JsonResponse:
     """Return the entities of each text, in their order."""
-    check(data)
     found = await host.call(data.model or "", NER, data)
     tokens = found.usage.prompt_tokens
     usage = NerUsage(prompt_tokens=tokens, total_tokens=tokens)

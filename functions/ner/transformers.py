@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from functions.engines.transformers.classifier import TransformersClassifierModel
 from functions.ner.instance import NerInstance
 
@@ -11,4 +9,4 @@ from functions.ner.instance import NerInstance
 class TransformersNer(NerInstance):
     """A folder of safetensors with a head on tokens."""
 
-    model: ClassVar[type[TransformersClassifierModel]] = TransformersClassifierModel
+    engine = TransformersClassifierModel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.rerank.api import RERANK
+from functions.rerank.operations import RERANK
 from functions.rerank.options import RerankOptions
 from host.function import Function
 from host.hooks import hookimpl

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from host.function import Operation, Usage
+from host.function import Usage
 
 DOCUMENTS_MAX = 10_000
 """Documents of one request, and chunks of all of them together, as at Cohere."""
@@ -47,8 +47,3 @@ class Scores(msgspec.Struct, kw_only=True, frozen=True):
     """Tokens of query and document together that the model takes."""
     usage: Usage
     """Tokens of all pairs, special ones and prompts included."""
-
-
-RERANK: Operation[RerankRequest, Scores] = Operation(
-    name="rerank", request=RerankRequest, answer=Scores, path="/v1/rerank"
-)

@@ -30,7 +30,7 @@ class RerankInstance(Instance):
     @classmethod
     def checked(cls, load: Load, scorer: Scorer) -> Self:
         """Return the instance after its self-test; raises `LoadFailed`, with the scorer closed. Blocking code."""
-        options = function_options(load)
+        options = load.task_options(RerankOptions)
         if options.self_test:
             try:
                 asyncio.run(selftest.look(scorer, options))
@@ -52,8 +52,3 @@ class RerankInstance(Instance):
     def close(self) -> None:
         """End the threads and free the model."""
         self._scorer.close()
-
-
-def function_options(load: Load) -> RerankOptions:
-    """Return what the manifest's options say to this function."""
-    return msgspec.msgpack.decode(load.function_options, type=RerankOptions)

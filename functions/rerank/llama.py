@@ -22,7 +22,7 @@ from functions.rerank import score_mapping
 from functions.rerank.cosine import CosineScorer
 from functions.rerank.cross_encoder import CrossEncoderScorer
 from functions.rerank.gguf_head import GgufHead, check, judge
-from functions.rerank.instance import RerankInstance, function_options
+from functions.rerank.instance import RerankInstance
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import Prompt, asked
 from functions.rerank.scorer import Scorer
@@ -51,15 +51,15 @@ class LlamaRerank(RerankInstance):
         """Load vocabulary and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(load, make(load, plan, progress, function_options(load)))
+        return cls.checked(load, make(load, plan, progress, load.task_options(RerankOptions)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
     """Return how the file's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
-    wanted = function_options(load).method
+    wanted = load.task_options(RerankOptions).method
     if wanted != "auto":
         return wanted, "the manifest's options"
-    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    options = load.engine_options(LlamaOptions)
     estimate = PooledEstimate(load.path, options)
     try:
         traits: ModelTraits = estimate.traits()

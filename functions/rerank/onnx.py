@@ -9,7 +9,8 @@ import msgspec
 from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.files import Files
 from functions.rerank.factory import scorer
-from functions.rerank.instance import RerankInstance, function_options
+from functions.rerank.instance import RerankInstance
+from functions.rerank.options import RerankOptions
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -20,7 +21,7 @@ class OnnxRerank(RerankInstance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
-        method = function_options(load).method
+        method = load.task_options(RerankOptions).method
         if method not in ("auto", "cross_encoder"):
             raise LoadFailed(
                 f"options.method: {method} is not served by the onnx engine; it runs cross_encoder",
@@ -34,4 +35,4 @@ class OnnxRerank(RerankInstance):
         """Load tokenizer and graph, and test them; raises `LoadFailed` and `OutOfMemory`."""
         model = OnnxClassifierModel.load(load, plan, progress, "sequence")
         folder = Files.at(load.path, load.manifest.quantization).folder
-        return cls.checked(load, scorer(model, model.tokenizer, folder, function_options(load)))
+        return cls.checked(load, scorer(model, model.tokenizer, folder, load.task_options(RerankOptions)))

@@ -12,7 +12,6 @@ from functions.engines.batching.item import Ids
 from functions.engines.batching.windows import windows
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
 from functions.rerank.options import RerankOptions
-from functions.rerank.request import check
 from functions.rerank.scorer import Mark, Reading, Scorer
 from host.errors import InputTooLong, InvalidRequest, NotFinite
 from host.function import Usage
@@ -34,7 +33,6 @@ async def rank(scorer: Scorer, request: RerankRequest, options: RerankOptions) -
 
     Raises `InvalidRequest`, `InputTooLong` and `NotFinite`, which name the field and its index.
     """
-    check(request)
     instruction = request.instruction if request.instruction is not None else options.instruction
     length_guard.check(request.query, scorer.longest, "query")
     length_guard.check(instruction or "", scorer.longest, "instruction")

@@ -1,6 +1,6 @@
-"""The request as clients of Cohere, Jina, Voyage and TEI send it: one Struct, checked, then a `RerankRequest`.
+"""The request as clients of Cohere, Jina, Voyage and TEI send it, and the `RerankRequest` it becomes.
 
-It knows no model. What is wrong is told with the client's own name for it.
+Errors name fields as the client wrote them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import msgspec
 
 from functions.rerank import documents
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
+from host.checks import check_count, check_exclusive, check_range
 from host.errors import InvalidRequest, UnsupportedParameter
 
 _CAP = 1 << 40
@@ -91,14 +92,14 @@ class RerankBody(msgspec.Struct, kw_only=True, frozen=True):
         return len(self.given) if wanted is None else min(wanted, len(self.given))
 
 
-def asked(body: RerankBody, *, cohere2: bool) -> RerankRequest:
+def to_request(body: RerankBody, *, cohere2: bool) -> RerankRequest:
     """Return what a model is asked; raises `InvalidRequest`. `cohere2` is for a request to `/v2/rerank`."""
     _check(body)
     field = "texts" if body.tei else "documents"
     truncate = body.truncate if body.truncate is not None else body.truncation
     if truncate is None and cohere2 and body.max_chunks_per_doc is None:
         truncate = True  # what that endpoint is documented to do; the answer's `meta.warnings` tells of it
-    request = RerankRequest(
+    return RerankRequest(
         model=body.model or "",
         query=body.query,
         documents=documents.texts(body.given, body.rank_fields, field),
@@ -109,8 +110,6 @@ def asked(body: RerankBody, *, cohere2: bool) -> RerankRequest:
         max_chunks_per_doc=_capped(body.max_chunks_per_doc),
         raw_scores=bool(body.raw_scores),
     )
-    check(request)
-    return request
 
 
 def check(request: RerankRequest) -> None:
@@ -118,15 +117,9 @@ def check(request: RerankRequest) -> None:
     field = request.field
     if not request.query.strip():
         raise InvalidRequest("query is empty", param="query")
-    if not request.documents:
-        raise InvalidRequest(f"{field} is an empty list: send at least one document", param=field)
-    if len(request.documents) > DOCUMENTS_MAX:
-        count = len(request.documents)
-        raise InvalidRequest(f"{field} has {count} items, at most {DOCUMENTS_MAX} are taken at once", param=field)
+    check_count(request.documents, field, DOCUMENTS_MAX, "document")
     for name in ("max_tokens_per_doc", "max_chunks_per_doc"):
-        number = getattr(request, name)
-        if number is not None and number < 1:
-            raise InvalidRequest(f"{name} must be at least 1, got {number}", param=name)
+        check_range(getattr(request, name), name, 1)
     for at, text in enumerate(request.documents):
         if not text.strip():
             raise InvalidRequest(f"{field}[{at}] is empty", param=f"{field}[{at}]")
@@ -135,13 +128,10 @@ def check(request: RerankRequest) -> None:
 def _check(body: RerankBody) -> None:
     if body.documents is None and body.texts is None:
         raise InvalidRequest("documents is missing: a list of texts or objects", param="documents")
-    _one_of(body, "documents", "texts")
-    _one_of(body, "top_n", "top_k")
-    _one_of(body, "truncate", "truncation")
+    for first, second in (("documents", "texts"), ("top_n", "top_k"), ("truncate", "truncation")):
+        check_exclusive(body, first, second)
     for name in ("top_n", "top_k"):
-        number = getattr(body, name)
-        if number is not None and number < 1:
-            raise InvalidRequest(f"{name} must be at least 1, got {number}; leave it out for all", param=name)
+        check_range(getattr(body, name), name, 1, hint="; leave it out for all")
     if body.instruction is not None and not body.instruction.strip():
         raise InvalidRequest("instruction is empty: leave it out for the model's own", param="instruction")
     for name in ("truncate_prompt_tokens", "max_tokens_per_query"):
@@ -158,8 +148,3 @@ def _check(body: RerankBody) -> None:
 def _capped(number: int | None) -> int | None:
     """Return a number that the wire carries: no document has more tokens, however large the client's."""
     return None if number is None else min(number, _CAP)
-
-
-def _one_of(body: RerankBody, first: str, second: str) -> None:
-    if getattr(body, first) is not None and getattr(body, second) is not None:
-        raise InvalidRequest(f"send {first} or {second}, not both", param=second)

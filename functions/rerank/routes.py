@@ -8,9 +8,9 @@ from litestar import Request, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from functions.rerank.api import RERANK
+from functions.rerank.operations import RERANK
 from functions.rerank.render import RerankAnswer, render
-from functions.rerank.request import RerankBody, asked
+from functions.rerank.request import RerankBody, to_request
 from host.http import HostDependency
 from host.http.response import JsonResponse
 
@@ -27,6 +27,6 @@ _COHERE2 = "/v2/rerank"
 async def rerank(data: JSONBody[RerankBody], request: Request[Any, Any, Any], host: HostDependency) -> JsonResponse:
     """Return the documents' places in the request with their scores, best first."""
     cohere2 = request.scope["path"].rstrip("/") == _COHERE2
-    question = asked(data, cohere2=cohere2)
+    question = to_request(data, cohere2=cohere2)
     found = await host.call(question.model, RERANK, question)
     return JsonResponse(render(data, found, cohere2=cohere2))

@@ -21,7 +21,7 @@ from functions.rerank import model_card as cards
 from functions.rerank import score_mapping
 from functions.rerank.cosine import CosineScorer
 from functions.rerank.factory import prompted, scorer
-from functions.rerank.instance import RerankInstance, function_options
+from functions.rerank.instance import RerankInstance
 from functions.rerank.model_card import ModelCard
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import asked
@@ -62,12 +62,12 @@ class TransformersRerank(RerankInstance):
         """Load tokenizer and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
         method, _ = choose(load)
         make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(load, make(load, plan, progress, function_options(load)))
+        return cls.checked(load, make(load, plan, progress, load.task_options(RerankOptions)))
 
 
 def choose(load: Load) -> tuple[Method, str]:
     """Return how the folder's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
-    wanted = function_options(load).method
+    wanted = load.task_options(RerankOptions).method
     if wanted != "auto":
         return wanted, "the manifest's options"
     folder = Folder(load.path)
@@ -136,9 +136,9 @@ def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> S
 
 
 def _layout(load: Load) -> Layout:
-    said = layouts.LayoutOverrides(pooling=_engine(load).pooling, prompts=function_options(load).prompts)
+    said = layouts.LayoutOverrides(pooling=_engine(load).pooling, prompts=load.task_options(RerankOptions).prompts)
     return layouts.read(Folder(load.path), said)
 
 
 def _engine(load: Load) -> TransformersOptions:
-    return msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    return load.engine_options(TransformersOptions)

@@ -23,6 +23,7 @@ from host.errors import (
     NotFound,
     RequestTooLarge,
 )
+from host.http.response import JsonResponse
 from host.suggestions import nearest
 
 log = structlog.get_logger(__name__)
@@ -121,6 +122,25 @@ def respond(error: ColdframeError) -> Response[bytes]:
     )
 
 
+def of_exception(error: Exception, fields: Sequence[str]) -> JsonResponse:
+    """Return the same response for what a handler raised as `exception_handlers` do; `fields` are its body's."""
+    if isinstance(error, HTTPException):
+        known = from_http(error, fields)
+        allow = (error.headers or {}).get("allow") or (error.headers or {}).get("Allow")
+        more = {"allow": allow} if allow else {}
+    else:
+        known, more = _known(error), {}
+    return JsonResponse({"error": error_object(known)}, known.status, {**headers(known), **more})
+
+
+def _known(error: Exception) -> ColdframeError:
+    if isinstance(error, ColdframeError):
+        return error
+    if isinstance(error, RecursionError):  # of the JSON decoder: nothing of ours recurses with a request
+        return InvalidRequest("The body is nested too deeply.")
+    return internal(error)
+
+
 def _ours(_: Request[Any, Any, Any], error: ColdframeError) -> Response[bytes]:
     return respond(error)
 
@@ -134,9 +154,7 @@ def _litestars(request: Request[Any, Any, Any], error: HTTPException) -> Respons
 
 
 def _any(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    if isinstance(error, RecursionError):  # of the JSON decoder: nothing of ours recurses with a request
-        return respond(InvalidRequest("The body is nested too deeply."))
-    return respond(internal(error))
+    return respond(_known(error))
 
 
 exception_handlers: dict[int | type[Exception], Any] = {

@@ -10,13 +10,14 @@ import itertools
 import re
 import secrets
 import time
+from collections import deque
 from typing import Any
 
-import structlog
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
-log = structlog.get_logger("host.http")
+from host.request_log import LOG, REQUEST_ID
+
 _ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _PROCESS = secrets.token_hex(8).encode()
 _COUNT = itertools.count()
@@ -39,7 +40,7 @@ class RequestScope:
             return
         request: HTTPScope = scope
         response = _Response(send, _request_id(request["headers"]))
-        structlog.contextvars.bind_contextvars(request_id=response.id)
+        token = REQUEST_ID.set(response.id)
         began = time.perf_counter()
         try:
             if request["method"] == "POST":
@@ -48,7 +49,7 @@ class RequestScope:
                 await self._app(scope, receive, response.send)
         finally:
             self._log(request, response, time.perf_counter() - began)
-            structlog.contextvars.unbind_contextvars("request_id")
+            REQUEST_ID.reset(token)
 
     async def _while_connected(self, scope: Scope, receive: Receive, response: _Response) -> None:
         """Run the application until it is done or the client is gone."""
@@ -67,28 +68,64 @@ class RequestScope:
         if scope["path"] in _QUIET and response.status < 400:
             return
         status: Any = "client left" if response.gone else response.status
-        log.info("request", method=scope["method"], path=scope["path"], status=status, seconds=round(seconds, 4))
+        LOG.request(scope["method"], scope["path"], status, seconds, response.id)
+
+
+class _Ticker:
+    """Starts watches that are `UNWATCHED` seconds old: one timer for all requests, not one for each."""
+
+    def __init__(self) -> None:
+        self._young: deque[_Watch] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, watch: _Watch, loop: asyncio.AbstractEventLoop) -> None:
+        """Have a watch started in a moment, unless it is stopped before."""
+        if loop is not self._loop:  # the timer of another loop, which may have ended, is none of this one's
+            self._loop, self._timer = loop, None
+            self._young.clear()
+        self._young.append(watch)
+        if self._timer is None:
+            self._timer = loop.call_later(UNWATCHED, self._tick)
+
+    def _tick(self) -> None:
+        """Start those whose time has come; those that were stopped only leave."""
+        young, now = self._young, time.perf_counter()
+        while young and (young[0].stopped or now >= young[0].due):
+            watch = young.popleft()
+            if not watch.stopped:
+                watch.start()
+        assert self._loop is not None
+        self._timer = self._loop.call_later(max(0.001, young[0].due - now), self._tick) if young else None
+
+
+_TICKER = _Ticker()
 
 
 class _Watch:
     """Cancels the request's task when the client leaves. Requests that are answered at once are not watched at all."""
 
+    __slots__ = ("_body", "_response", "_watching", "due", "stopped", "task")
+
     def __init__(self, body: _Body, response: _Response) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.task = task
+        self.due = time.perf_counter() + UNWATCHED
+        self.stopped = False
         self._body = body
         self._response = response
         self._watching: asyncio.Task[None] | None = None
-        self._timer = task.get_loop().call_later(UNWATCHED, self._start)
+        _TICKER.add(self, task.get_loop())
 
     def stop(self) -> None:
         """Watch no more."""
-        self._timer.cancel()
+        self.stopped = True
         if self._watching is not None:
             self._watching.cancel()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to watch."""
         self._watching = self.task.get_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
@@ -100,31 +137,48 @@ class _Watch:
 class _Body:
     """The receiving side: passes the body on, then waits for the disconnect."""
 
+    __slots__ = ("_complete", "_gone", "_receive", "_waiting")
+
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._complete = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._complete = False
+        self._gone = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     async def receive(self) -> Any:
-        if self._complete.is_set():
-            await self._gone.wait()
+        if self._complete:
+            while not self._gone:
+                await self._change()
             return {"type": "http.disconnect"}
         message = await self._receive()
         if message["type"] == "http.disconnect":
-            self._gone.set()
-            self._complete.set()
+            self._note(gone=True)
             await asyncio.get_running_loop().create_future()  # half a body is nobody's error; whoever watches ends this
         elif not message.get("more_body", False):
-            self._complete.set()
+            self._note(gone=False)
         return message
 
     async def disconnected(self) -> None:
         """Return when the client is gone. Reads nothing before the application has read the body."""
-        await self._complete.wait()
-        while not self._gone.is_set():
+        while not self._complete:
+            await self._change()
+        while not self._gone:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self._gone.set()
+                self._note(gone=True)
+
+    def _note(self, *, gone: bool) -> None:
+        self._complete = True
+        self._gone = gone
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _change(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
 
 
 class _Response:

@@ -5,6 +5,7 @@ Litestar's own response works out headers, cookies, encodings and background tas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,17 +14,25 @@ from litestar.types import Receive, Scope, Send
 
 
 class JsonResponse(Response[Any]):
-    """Status 200 and a JSON body: bytes that are JSON, or anything msgspec encodes."""
+    """A status, 200 by default, and a JSON body: bytes that are JSON, or anything msgspec encodes."""
 
-    def __init__(self, content: Any) -> None:
-        super().__init__(content=None, media_type="application/json")
+    def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        # Litestar's own constructor works out what is never asked for here.
+        self._status = self.status_code = status
         self._body = content if isinstance(content, bytes) else msgspec.json.encode(content)
+        self._headers = headers
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the ASGI application that sends this response."""
         return self._send
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.send(send)
+
+    async def send(self, send: Send) -> None:
+        """Send status, headers and body."""
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if self._headers:
+            headers += [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
         await send({"type": "http.response.body", "body": self._body, "more_body": False})

@@ -55,16 +55,27 @@ class EventStream(Response[Any], Generic[A]):
         super().__init__(content=None, media_type="text/event-stream")
         self._stream = stream
         self._renderer = renderer
+        self._wire: _Wire | None = None
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the ASGI application that sends this response."""
         return self._send
 
-    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @property
+    def begun(self) -> bool:
+        """Whether the status was sent."""
+        return self._wire is not None and self._wire.open
+
+    async def send(self, send: Send) -> None:
+        """Send the stream; raises what is wrong before anything was sent."""
+        self._wire = _Wire(send)
         try:
-            await self._pump(_Wire(send))
+            await self._pump(self._wire)
         finally:
             await self._stream.aclose()
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.send(send)
 
     async def _pump(self, wire: _Wire) -> None:
         comments = asyncio.get_running_loop().create_task(self._comment(wire))

@@ -40,6 +40,37 @@ class Superseded(Exception):
     """The manifest was changed or removed while a call waited here."""
 
 
+class _Patience:
+    """Fails a ticket with an error once its holder has waited too long."""
+
+    def __init__(
+        self,
+        ticket: asyncio.Future[None],
+        longest: float,
+        waited: Callable[[float], float],
+        tired: Callable[[], ColdframeError],
+    ) -> None:
+        self._ticket = ticket
+        self._longest = longest
+        self._waited = waited
+        self._tired = tired
+        self._joined = time.monotonic()
+        self._timer = ticket.get_loop().call_later(longest, self._look)
+
+    def stop(self) -> None:
+        """Wait no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        left = self._longest - self._waited(self._joined)
+        if self._ticket.done():
+            return
+        if left > 0:
+            self._timer = self._ticket.get_loop().call_later(left, self._look)
+        else:
+            self._ticket.set_exception(self._tired())
+
+
 class Deployment:
     """A manifest and, now and then, its instance."""
 
@@ -64,6 +95,8 @@ class Deployment:
         self._going_by = math.inf
         self._closing: str | None = None
         self._paused = False
+        self._timed = False
+        """Whether the owner looks at the idle time by itself, so that no call has to wake it."""
         self._memory_at = math.inf
         self._owner = asyncio.get_running_loop().create_task(self._own(), name=f"deployment {manifest.name}")
 
@@ -96,7 +129,8 @@ class Deployment:
             self.in_flight += 1
             return running.link
         ticket = self._queue.join(self._room)
-        self._changed.set()
+        if not self._open or self._room > 0:  # else whoever ends its call hands over the slot
+            self._changed.set()
         try:
             await self._wait(ticket)
         except BaseException:
@@ -111,10 +145,13 @@ class Deployment:
         return self._running.link
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Give a slot back: to the first call that waits for one, without a turn of the owner in between."""
         self.in_flight -= 1
         self.last_used = time.monotonic()
-        self._changed.set()
+        if self._queue:
+            self._grant()
+        if (not self.in_flight and not self._timed) or self._going is not None or not self._open:
+            self._changed.set()
         self._around.budget.poke()
 
     async def load(self) -> None:
@@ -254,21 +291,24 @@ class Deployment:
             raise error
 
     async def _wait(self, ticket: asyncio.Future[None]) -> None:
-        """Wait to be served. The time a load takes does not count: it has a bound of its own."""
-        joined, longest = time.monotonic(), self.manifest.queue.wait
-        left = longest
-        while not (await asyncio.wait({ticket}, timeout=None if math.isinf(left) else left))[0]:
-            since = self._ready_at if self._running is not None else self._memory_at
-            waited = time.monotonic() - max(joined, since)
-            if math.isinf(since):
-                left = longest
-            elif waited >= longest:
-                raise QueueTimeout(
-                    f"The request waited {longest:g} seconds for `{self.name}` ({self.stage()}).", retry_after=1.0
-                )
-            else:
-                left = longest - waited
-        ticket.result()
+        """Wait to be served: one future and, where the queue has a longest wait, one timer."""
+        longest = self.manifest.queue.wait
+        timer = None if math.isinf(longest) else _Patience(ticket, longest, self._waited, self._tired)
+        try:
+            await ticket
+        finally:
+            if timer is not None:
+                timer.stop()
+
+    def _waited(self, joined: float) -> float:
+        """Return for how long a call waits that counts: a load has a bound of its own."""
+        since = self._ready_at if self._running is not None else self._memory_at
+        return 0.0 if math.isinf(since) else time.monotonic() - max(joined, since)
+
+    def _tired(self) -> QueueTimeout:
+        longest = self.manifest.queue.wait
+        message = f"The request waited {longest:g} seconds for `{self.name}` ({self.stage()})."
+        return QueueTimeout(message, retry_after=1.0)
 
     # -- the owner ---------------------------------------------------------------------------------------------------
 
@@ -343,10 +383,13 @@ class Deployment:
                 return reason
             idle_left = self._idle_left()
             left = min(math.inf if idle_left is None else idle_left, self._going_by - time.monotonic())
+            self._timed = not math.isinf(left) or math.isinf(self.manifest.idle)
             try:
                 await asyncio.wait_for(self._changed.wait(), None if math.isinf(left) else max(0.0, left))
             except TimeoutError:
                 continue
+            finally:
+                self._timed = False
 
     def _grant(self, *, paused: bool = False) -> None:
         """Let calls start. Those for whom it came up start while it is `paused` too: were it evicted for another one

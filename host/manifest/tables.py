@@ -1,13 +1,14 @@
-"""The tables of keys in docs/manifest.md, made from the types, so that they cannot say something else.
+"""Generates the tables of manifest keys in the documentation from the types.
 
-`python -m host.manifest.tables docs/manifest.md` writes them anew between `<!-- keys: NAME -->` and `<!-- end -->`. It
-asks the installed plug-ins for their engines and imports none by name.
+`python -m host.manifest.tables PAGE…` rewrites each page between `<!-- keys: NAME -->` and `<!-- end -->`. Engines and
+functions are those of the installed plug-ins.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,14 @@ def _default(field: Any) -> str:
     return f"`{text}`"
 
 
+def rewrite(paths: Iterable[Path], tables: dict[str, str]) -> None:
+    """Write the tables anew in every page that has some; raises `KeyError` for one that nobody makes."""
+    for path in paths:
+        page = path.read_text(encoding="utf-8")
+        new = rewritten(page, tables)
+        if new != page:
+            path.write_text(new, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    made = {name: table(struct) for name, struct in structs().items()}
-    path.write_text(rewritten(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+    rewrite(map(Path, sys.argv[1:]), {name: table(struct) for name, struct in structs().items()})

@@ -59,8 +59,11 @@ class WorkerHandle(ABC):
         """Have it load its weights. Raises as `plan` does."""
 
     @abstractmethod
-    def call(self, operation: Operation[Any, Any], request: Any) -> PendingCall:
-        """Begin a call. A place that ends fails its calls with `InstanceDied`."""
+    def call(self, operation: Operation[Any, Any], request: Any, *, whole: bool = False) -> PendingCall:
+        """Begin a call. A place that ends fails its calls with `InstanceDied`.
+
+        As a `whole`, the answers of a streaming operation come as one list, when the last of them is made.
+        """
 
     @abstractmethod
     async def stop(self, grace: float) -> None:

@@ -56,7 +56,7 @@ class InlineHandle(WorkerHandle):
         self._calls = Calls(self._instance, self)
         return self._instance.info()
 
-    def call(self, operation: Operation[Any, Any], request: Any) -> PendingCall:
+    def call(self, operation: Operation[Any, Any], request: Any, *, whole: bool = False) -> PendingCall:
         """Begin a call; the request is handed over as it is."""
         call = next(self._ids)
         if self._calls is None or self.ended.done():
@@ -65,7 +65,7 @@ class InlineHandle(WorkerHandle):
             return exchange
         exchange = PendingCall(functools.partial(self._cancel, call))
         self._exchanges[call] = exchange
-        self._calls.start(call, request)
+        self._calls.start(call, request, whole=whole)
         return exchange
 
     async def stop(self, grace: float) -> None:
@@ -86,10 +86,19 @@ class InlineHandle(WorkerHandle):
         if call in self._exchanges:
             self._exchanges[call].push(answer)
 
+    def whole(self, call: int, seconds: float, answers: list[Any]) -> None:
+        """Pass all answers to whoever asked."""
+        exchange = self._exchanges.pop(call, None)
+        if exchange is not None:
+            exchange.complete(seconds, answers)
+
     def end(self, call: int) -> None:
         """Tell the asker that this was all."""
         if call in self._exchanges:
             self._exchanges.pop(call).end()
+
+    def flush(self) -> None:
+        """Do nothing: what is told is passed on at once."""
 
     def fail(self, call: int, error: ColdframeError) -> None:
         """Tell the asker what went wrong."""

@@ -6,6 +6,7 @@ It knows order and ends, and nothing of wires or lives.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +20,7 @@ END: Final[Any] = object()
 class PendingCall:
     """One call in flight. One taker; whoever makes the answers calls `push`, then `end` or `fail`, on the same loop."""
 
-    __slots__ = ("_answers", "_cancel", "_error", "_over", "_waiter")
+    __slots__ = ("_answers", "_began", "_cancel", "_error", "_over", "_waiter", "first", "on_over")
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._answers: deque[Any] = deque()
@@ -27,11 +28,22 @@ class PendingCall:
         self._over = False
         self._error: ColdframeError | None = None
         self._cancel = cancel
+        self._began = time.perf_counter()
+        self.first: float | None = None
+        """When the first answer of a call that is asked as a whole was made, in `time.perf_counter`'s seconds."""
+
+        self.on_over: Callable[[], None] | None = None
+        """Called once, when no more answers are made, before whoever waits for the last one runs."""
 
     @property
     def over(self) -> bool:
         """Whether no more answers are made; some may still wait to be taken."""
         return self._over
+
+    @property
+    def empty(self) -> bool:
+        """Whether `next` has nothing to give but the end."""
+        return not self._answers and self._error is None
 
     def push(self, answer: Any) -> None:
         """Add one answer."""
@@ -39,9 +51,18 @@ class PendingCall:
             self._answers.append(answer)
             self._wake()
 
+    def complete(self, seconds: float, answers: list[Any]) -> None:
+        """Add all answers as one, and the end; the first of them was made `seconds` after the call was begun."""
+        if not self._over:
+            self.first = self._began + seconds if answers else None
+            self._answers.append(answers)
+            self.end()
+
     def end(self) -> None:
         """Tell that the last answer was added."""
-        self._over = True
+        over, self._over = self._over, True
+        if self.on_over is not None and not over:
+            self.on_over()
         self._wake()
 
     def fail(self, error: ColdframeError) -> None:

@@ -39,6 +39,7 @@ from host.wire import (
     encoder,
 )
 from host.worker.calls import Calls
+from host.worker.garbage import collect_seldom
 
 
 def run(sock: socket.socket) -> int:
@@ -107,7 +108,7 @@ class Worker:
         except msgspec.MsgspecError as error:  # a Struct made in code, whose values nobody checked
             self._outbox.fail(message.id, InvalidRequest(f"The request is not valid: {error}"))
             return
-        self._calls.start(message.id, request)
+        self._calls.start(message.id, request, whole=message.whole)
 
     async def _begin(self, start: Start) -> None:
         try:
@@ -129,6 +130,7 @@ class Worker:
         instance: Instance = await asyncio.to_thread(kind.load, start.load, plan, self._progress())
         self._instance = instance
         self._calls = Calls(instance, self._outbox)
+        collect_seldom()
         self._wire.send(Ready(instance.info()))
 
     def _progress(self) -> Any:
@@ -151,21 +153,21 @@ class WireOutlet:
 
     def __init__(self, wire: Connection[ToWorker]) -> None:
         self._wire = wire
-        self._news = News([], [], [])
+        self._news = _no_news()
         self._size = 0
         self._due = False
 
     def answer(self, call: int, answer: Any) -> None:
         """Note an answer."""
-        body = msgspec.Raw(encoder.encode(answer))
-        size = len(memoryview(body))
-        if size > FRAME_MAX // 2:
-            raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
-        if self._size + size > FRAME_MAX // 2:
-            self._flush()
-        self._size += size
-        self._schedule()
-        self._news.answers.append((call, body))
+        body = encoder.encode(answer)
+        self._make_room(len(body))
+        self._news.answers.append((call, msgspec.Raw(body)))
+
+    def whole(self, call: int, seconds: float, answers: list[Any]) -> None:
+        """Note all answers of a call, and its end."""
+        bodies = [encoder.encode(answer) for answer in answers]
+        self._make_room(sum(map(len, bodies)))
+        self._news.whole.append((call, seconds, [msgspec.Raw(body) for body in bodies]))
 
     def end(self, call: int) -> None:
         """Note the end of a call."""
@@ -177,15 +179,28 @@ class WireOutlet:
         self._schedule()
         self._news.errors.append((call, error.body()))
 
+    def _make_room(self, size: int) -> None:
+        if size > FRAME_MAX // 2:
+            raise FrameTooLong(f"an answer of {size} bytes, and {FRAME_MAX // 2} are allowed")
+        if self._size + size > FRAME_MAX // 2:
+            self.flush()
+        self._size += size
+        self._schedule()
+
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
-    def _flush(self) -> None:
-        news, self._news, self._size, self._due = self._news, News([], [], []), 0, False
-        if news.answers or news.ended or news.errors:
+    def flush(self) -> None:
+        """Send what was noted."""
+        news, self._news, self._size, self._due = self._news, _no_news(), 0, False
+        if news.answers or news.ended or news.errors or news.whole:
             self._wire.send(news)
+
+
+def _no_news() -> News:
+    return News([], [], [], [])
 
 
 def find(reference: str) -> Any:

@@ -50,7 +50,7 @@ class HostProcess:
         for name, keys in served.items():
             self.write(name, **keys)
         self.log = []
-        given = {"manifests": str(folder), "stop": 20.0, "drain": 20.0, "grace": 2.0, **settings}
+        given = {"manifests": str(folder), "stop": 20.0, "drain": 20.0, "grace": 2.0, "threads": 1, **settings}
         self.process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, json.dumps(given)],
             stdout=subprocess.PIPE,

@@ -116,7 +116,7 @@ def test_a_long_text_is_read_to_its_end(host):
         ({"input": []}, "input"),
         ({"input": ["a", None]}, "input[1]"),
         ({"texts": [1]}, "texts[0]"),
-        ({"input": "a", "texts": "a"}, "input"),
+        ({"input": "a", "texts": "a"}, "texts"),
         ({"input": "a", "aggregation_strategy": "none"}, "aggregation_strategy"),
         ({"input": "a", "labels": ["PERSON"]}, "labels[0]"),
         ({"input": "a", "threshold": 7}, "threshold"),

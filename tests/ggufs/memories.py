@@ -1,62 +1,12 @@
-"""Tiny models with random weights whose memory cannot be cut: a sliding window (Gemma 3), and a state (Mamba)."""
+"""Small models whose memory cannot be cut or holds a window only, with random weights, for GGUF files."""
 
 from __future__ import annotations
 
-import struct
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ggufs.llamas import WIDTH, WORDS, Tensors, vocabulary
 from numpy.typing import NDArray
-
-U32, F32, STRING, ARRAY, I32 = 4, 6, 8, 9, 5
-WIDTH, WORDS = 32, 260
-Tensors = dict[str, NDArray[np.float32]]
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text.encode())) + text.encode()
-
-
-def _value(value: Any) -> bytes:
-    if isinstance(value, str):
-        return struct.pack("<I", STRING) + _text(value)
-    if isinstance(value, float):
-        return struct.pack("<If", F32, value)
-    if isinstance(value, list):
-        kind = STRING if not value or isinstance(value[0], str) else I32
-        items = [_text(item) if isinstance(item, str) else struct.pack("<i", item) for item in value]
-        return struct.pack("<IIQ", ARRAY, kind, len(value)) + b"".join(items)
-    return struct.pack("<II", U32, value)
-
-
-def write(path: Path, metadata: dict[str, Any], tensors: Tensors) -> Path:
-    """Write a GGUF file; the format is a header, metadata, tensor shapes, and the numbers in rows of 32 bytes."""
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
-    head += b"".join(_text(key) + _value(value) for key, value in metadata.items())
-    data = b""
-    for name, tensor in tensors.items():
-        dims = tensor.shape[::-1]
-        head += _text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
-        data += tensor.tobytes() + b"\0" * (-tensor.nbytes % 32)
-    path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
-    return path
-
-
-def vocabulary() -> dict[str, Any]:
-    """A byte-level tokenizer without merges: GPT-2's letters for bytes, and four special words."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    letters = {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
-    return {
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.tokens": [letters[byte] for byte in range(256)] + ["<s>", "</s>", "<a>", "<b>"],
-        "tokenizer.ggml.token_type": [1] * 256 + [3] * 4,
-        "tokenizer.ggml.merges": ["a b"],
-        "tokenizer.ggml.bos_token_id": 256,
-        "tokenizer.ggml.eos_token_id": 257,
-    }
 
 
 def windowed() -> tuple[dict[str, Any], Tensors]:

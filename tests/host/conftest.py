@@ -54,6 +54,9 @@ class House:
     def stream(self, name="a", **fields):
         return self.runtime.dispatch.stream(name, ECHO, Echo(**{"text": "x", **fields}))
 
+    async def collect(self, name="a", **fields):
+        return await self.runtime.dispatch.collect(name, ECHO, Echo(**{"text": "x", **fields}))
+
     async def report(self, name="a"):
         return (await self.call(name, report=True)).report
 

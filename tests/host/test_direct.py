@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from coldframe_echo.api import Echo, EchoOnce
+from coldframe_echo.operations import ECHO, ECHO_ONCE
 
+from functions.chat.api import ChatRequest, Message
 from host.direct import open_function
 from host.errors import InstanceDied, InvalidRequest, ManifestError
 from host.events import State
@@ -12,12 +15,12 @@ from host.manifest import Manifest
 
 pytestmark = pytest.mark.anyio
 
-ECHO = Manifest(name="echo", task="echo", model="package:coldframe_echo/model.echo")
+ECHO_MANIFEST = Manifest(name="echo", task="echo", model="package:coldframe_echo/model.echo")
 
 
 @pytest.mark.parametrize("placement", ["inline", "process"])
 async def test_calls_and_streams_answer_with_the_functions_own_structs(placement):
-    async with open_function(ECHO, placement=placement) as echo:
+    async with open_function(ECHO_MANIFEST, placement=placement) as echo:
         assert echo.status().state is State.COLD
         once = await echo.call(EchoOnce(text="one two"))
         assert once.text == "one two"
@@ -39,11 +42,38 @@ async def test_a_file_is_opened_with_paths_relative_to_it(tmp_path: Path):
 
 
 async def test_the_wrong_request_names_what_would_be_right():
-    async with open_function(ECHO, placement="inline") as echo:
+    async with open_function(ECHO_MANIFEST, placement="inline") as echo:
         with pytest.raises(InvalidRequest, match=r"EchoOnce \(call\)"):
             await echo.call(Echo(text="x"))
         with pytest.raises(InvalidRequest, match="does not take dict"):
             echo.stream({"text": "x"})
+
+
+async def test_requests_are_checked_before_any_model_is_looked_for(tmp_path: Path):
+    manifest = Manifest(name="chat", task="chat", model="./missing.gguf")
+    message = Message(role="user", content="Hello")
+    async with open_function(manifest, base=tmp_path) as chat:
+        for request, param in [
+            (ChatRequest(model="chat", messages=[]), "messages"),
+            (ChatRequest(model="chat", messages=[message], temperature=3), "temperature"),
+        ]:
+            with pytest.raises(InvalidRequest) as caught:
+                await anext(chat.stream(request))
+            assert caught.value.param == param
+        assert (chat.status().state, chat.status().loads) == (State.COLD, 0)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_check_runs_once_for_each_call(streams: bool):
+    seen = []
+    operation = msgspec.structs.replace(ECHO if streams else ECHO_ONCE, check=seen.append)
+    request = Echo(text="a b") if streams else EchoOnce(text="a b")
+    async with open_function(ECHO_MANIFEST, placement="inline") as echo:
+        if streams:
+            assert [answer async for answer in echo.runtime.dispatch.stream("echo", operation, request)]
+        else:
+            await echo.runtime.dispatch.call("echo", operation, request)
+    assert seen == [request]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +92,7 @@ async def test_a_manifest_that_cannot_be_used_says_why(manifest, message):
 
 
 async def test_a_crash_is_an_error_and_the_next_call_loads_anew():
-    async with open_function(ECHO) as echo:
+    async with open_function(ECHO_MANIFEST) as echo:
         with pytest.raises(InstanceDied, match="SIGSEGV"):
             await echo.call(EchoOnce(text="a b", crash_after=1))
         assert (await echo.call(EchoOnce(text="again"))).text == "again"
@@ -70,12 +100,12 @@ async def test_a_crash_is_an_error_and_the_next_call_loads_anew():
 
 
 async def test_nothing_is_left_when_it_is_closed():
-    async with open_function(ECHO) as echo:
+    async with open_function(ECHO_MANIFEST) as echo:
         pid = (await echo.load()).pid
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
 
 
 async def test_the_fixture_opens_and_closes(coldframe_open):
-    echo = await coldframe_open(ECHO, placement="inline")
+    echo = await coldframe_open(ECHO_MANIFEST, placement="inline")
     assert (await echo.call(EchoOnce(text="hi"))).text == "hi"

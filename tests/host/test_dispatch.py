@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from coldframe_echo.operations import ECHO_ONCE
 
+from host.call_metrics import CALLS
 from host.errors import ColdframeError, InvalidRequest, ModelNotFound, QueueFull, ShuttingDown, Unavailable
 from host.events import State
 from host.function import Operation
@@ -45,6 +46,48 @@ async def test_an_error_is_the_outcome(one, options, error, outcome):
         _ = [event async for event in one.stream(**options)]
     assert [event.outcome for event in one.told("CallEnded")] == [outcome] * 2
     assert one.runtime.catalog.find("a").in_flight == 0
+
+
+@pytest.mark.parametrize("placement", ["inline", "process"])
+async def test_a_stream_is_collected_with_its_usage_and_the_time_of_its_first_answer(house, placement):
+    one = await house()
+    one.serve("a", placement=placement, slots=1)
+    answers = await one.collect(text="1 2 3", delay=0.02)
+    assert [getattr(answer, "text", None) for answer in answers] == ["1", " 2", " 3", None]
+    assert [type(e).__name__ for e in one.events if type(e).__name__.startswith(("Call", "First"))] == [
+        "CallQueued",
+        "CallStarted",
+        "FirstAnswer",
+        "CallEnded",
+    ]
+    (first,), (ended,) = one.told("FirstAnswer"), one.told("CallEnded")
+    assert (ended.outcome, ended.prompt_tokens, ended.completion_tokens) == ("ok", 3, 3)
+    assert 0.02 <= first.seconds <= ended.seconds - 0.03
+    assert one.runtime.catalog.find("a").in_flight == 0
+
+
+async def test_what_is_collected_fails_and_is_given_up_as_a_stream_is(one):
+    with pytest.raises(QueueFull):
+        await one.collect(text="1 2", error="queue_full", error_after=1)
+    leaving = asyncio.ensure_future(one.collect(hang=True))
+    await one.until(lambda: one.runtime.catalog.find("a").in_flight == 1)
+    await asyncio.sleep(0.05)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert [event.outcome for event in one.told("CallEnded")] == ["queue_full", "cancelled"]
+    assert (await one.report()).cancelled == 1
+
+
+async def test_no_event_of_a_call_is_made_where_nobody_observes(house, monkeypatch):
+    one = await house()
+    one.serve("a", placement="inline")
+    await one.call()
+    monkeypatch.setattr(one.runtime, "_observers", set())
+    monkeypatch.setattr("host.dispatch.CallStarted", None)
+    await one.call(text="1 2")
+    counted = CALLS.of("a")
+    assert counted.ended_by["ok"] >= 2
+    assert counted.tokens["completion"] >= 3
 
 
 async def test_leaving_is_an_outcome_too_and_told_once(one):

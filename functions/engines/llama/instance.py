@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-import msgspec
-
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
 from functions.engines.llama.factory import HOST_CACHE, build_decoder, make_speculator, with_host_cache
@@ -41,12 +39,12 @@ class LlamaInstance(Instance):
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Plan the load; see `memory.plan`. Raises `LoadFailed` for files that cannot be used."""
-        return with_host_cache(plan.make(load), msgspec.msgpack.decode(load.options, type=LlamaOptions), load)
+        return with_host_cache(plan.make(load), load.engine_options(LlamaOptions), load)
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the decode thread."""
-        settings = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        settings = load.engine_options(LlamaOptions)
         target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 
 from functions.engines.batching.batcher import Batcher
@@ -128,4 +127,4 @@ def _labels(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 
 def _read(load: Load) -> tuple[OnnxOptions, Files]:
-    return msgspec.msgpack.decode(load.options, type=OnnxOptions), Files.at(load.path, load.manifest.quantization)
+    return load.engine_options(OnnxOptions), Files.at(load.path, load.manifest.quantization)

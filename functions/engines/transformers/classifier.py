@@ -104,4 +104,4 @@ def _labels(names: Mapping[Any, str]) -> tuple[str, ...]:
 
 
 def _read(load: Load) -> tuple[TransformersOptions, Folder]:
-    return msgspec.msgpack.decode(load.options, type=TransformersOptions), Folder(load.path)
+    return load.engine_options(TransformersOptions), Folder(load.path)

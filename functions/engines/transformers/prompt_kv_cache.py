@@ -90,7 +90,7 @@ def planned(plan: Plan, load: Load) -> Plan:
     """Return the plan with the bytes of cached prompts, and of a batch that reads one, added to it."""
     folder = Folder(load.path)
     config = folder.config()
-    options = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    options = load.engine_options(TransformersOptions)
     device = devices.choose(load.manifest.device)
     wanted = precision.choose(load.manifest.quantization, device, config.get("dtype") or config.get("torch_dtype"))
     itemsize = (wanted.dtype if wanted.stated else wanted.first).itemsize

@@ -103,7 +103,7 @@ class ProcessHandle(WorkerHandle):
         self._wire.send(Proceed())
         return await asyncio.shield(self._ready)
 
-    def call(self, operation: Operation[Any, Any], request: Any) -> PendingCall:
+    def call(self, operation: Operation[Any, Any], request: Any, *, whole: bool = False) -> PendingCall:
         """Send a request."""
         call = next(self._ids)
         exchange = PendingCall(functools.partial(self._cancel, call))
@@ -112,7 +112,7 @@ class ProcessHandle(WorkerHandle):
             return exchange
         try:
             body = msgspec.Raw(encoder.encode(request))
-            self._wire.send(Call(call, operation.name, body))
+            self._wire.send(Call(call, operation.name, body, whole))
         except OverflowError:
             exchange.fail(InvalidRequest("The request has an integer of more than 64 bits."))
             return exchange
@@ -151,6 +151,10 @@ class ProcessHandle(WorkerHandle):
             entry = self._exchanges.get(call)
             if entry is not None:
                 self._answer(call, entry[0], entry[1], answer)
+        for call, seconds, answers in news.whole:
+            entry = self._exchanges.pop(call, None)
+            if entry is not None:
+                self._complete(entry[0], entry[1], seconds, answers)
         for call in news.ended:
             entry = self._exchanges.pop(call, None)
             if entry is not None:
@@ -165,10 +169,17 @@ class ProcessHandle(WorkerHandle):
     ) -> None:
         try:
             exchange.push(decoder.decode(answer))
-        except msgspec.MsgspecError as error:  # the function's fault, and no other call's
-            log.error("an answer is not of the type its operation names", exc_info=error)
-            exchange.fail(ColdframeError("The model's answer could not be read; the host's log has the details."))
+        except msgspec.MsgspecError as error:
+            exchange.fail(_unreadable(error))
             self._cancel(call)
+
+    def _complete(
+        self, exchange: PendingCall, decoder: msgspec.msgpack.Decoder[Any], seconds: float, answers: list[msgspec.Raw]
+    ) -> None:
+        try:
+            exchange.complete(seconds, [decoder.decode(answer) for answer in answers])
+        except msgspec.MsgspecError as error:
+            exchange.fail(_unreadable(error))
 
     def _cancel(self, call: int) -> None:
         self._exchanges.pop(call, None)
@@ -208,6 +219,12 @@ class ProcessHandle(WorkerHandle):
         self._exchanges.clear()
         killed = status == -signal.SIGKILL and not self._stopping and not deaf
         self.ended.set_result(ExitInfo(how=how, log=tail, killed=killed))
+
+
+def _unreadable(error: msgspec.MsgspecError) -> ColdframeError:
+    """Log an answer of the wrong type, which is the function's fault and no other call's."""
+    log.error("an answer is not of the type its operation names", exc_info=error)
+    return ColdframeError("The model's answer could not be read; the host's log has the details.")
 
 
 def _stopped() -> ColdframeError:

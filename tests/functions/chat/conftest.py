@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import httpx
+import loads
 import msgspec
 import openai
 import pytest
@@ -60,7 +62,7 @@ class Loader:
             path=str(self.path),
             engine="llama",
             options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
-            threads=2,
+            threads=1,
             memory={"ram": ram},
             attempt=attempt,
         )
@@ -76,17 +78,26 @@ class Loader:
         return chat
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def loader(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         made = Loader(smollm2)
         yield made
-        for chat in made.opened:
-            chat.close()
+        loads.close(made.opened)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def _close_own(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    loader = request.getfixturevalue("loader") if "loader" in request.fixturenames else None
+    before = len(loader.opened) if loader else 0
+    yield
+    if loader:
+        loads.close(loader.opened, before)
+
+
+@pytest.fixture(scope="module")
 def chat(loader: Loader) -> LlamaChat:
     return loader({"batch": 64, "ubatch": 64})
 
@@ -154,6 +165,10 @@ class OneInstance:
     async def call(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
         raise NotImplementedError
 
+    async def collect(self, model: str, operation: Operation[Any, Any], request: Any) -> list[Any]:
+        async with aclosing(self.stream(model, operation, request)) as events:
+            return [event async for event in events]
+
     def stream(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
         assert operation.name == "chat"
         # As over a real wire: encoded, and decoded as the types that the operation declares.
@@ -161,6 +176,7 @@ class OneInstance:
         return _Stream(self._events(model, msgspec.msgpack.decode(data, type=operation.request), operation))
 
     async def _events(self, model: str, request: ChatRequest, operation: Operation[Any, Any]) -> AsyncIterator[Any]:
+        operation.check(request)
         if model != NAME:
             raise ModelNotFound(f"there is no model {model!r}; served: {NAME}")
         async for event in self.instance.answer(request):
@@ -184,7 +200,7 @@ class _Stream:
         return "computing"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def app(chat: LlamaChat) -> Litestar:
     return Litestar(
         route_handlers=[chat_completions],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
 from functions.chat.checks import check
 from functions.chat.cli import ChatCli
-from functions.chat.render import ChunkRenderer, collect, completion_usage, fingerprint
+from functions.chat.render import ChunkRenderer, completion, completion_usage, fingerprint
 from host.function import Usage
 
 USAGE = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5)
@@ -88,14 +87,8 @@ def test_the_sdk_reads_every_frame() -> None:
         ChatCompletionChunk.model_validate(frame, strict=True)
 
 
-async def _stream(events: list[ChatEvent]) -> AsyncIterator[ChatEvent]:
-    for event in events:
-        yield event
-
-
-@pytest.mark.anyio
-async def test_the_whole_body() -> None:
-    body = json.loads(msgspec.json.encode(await collect(request(), _stream(EVENTS))))
+def test_the_whole_body() -> None:
+    body = json.loads(msgspec.json.encode(completion(request(), EVENTS)))
     read = ChatCompletion.model_validate(body, strict=True)
     assert (read.object, read.model, read.system_fingerprint) == ("chat.completion", "an-alias", fingerprint())
     assert body["choices"] == [
@@ -120,15 +113,14 @@ async def test_the_whole_body() -> None:
     }
 
 
-@pytest.mark.anyio
-async def test_several_answers_in_one_body() -> None:
+def test_several_answers_in_one_body() -> None:
     events: list[ChatEvent] = [Text(1, "b"), Text(0, "a"), Finish(1, "stop"), Finish(0, "length"), Done(None)]
-    completion = await collect(request(n=2), _stream(events))
-    assert [(c.index, c.message.content, c.finish_reason) for c in completion.choices] == [
+    answer = completion(request(n=2), events)
+    assert [(c.index, c.message.content, c.finish_reason) for c in answer.choices] == [
         (0, "a", "length"),
         (1, "b", "stop"),
     ]
-    assert completion.usage is None
+    assert answer.usage is None
 
 
 def test_what_a_person_reads_at_a_command_line() -> None:

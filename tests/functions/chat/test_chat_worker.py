@@ -15,9 +15,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import walks
 from ggufs import llamas
 
-from functions.chat.api import CHAT, ChatRequest, Done, Text
+from functions.chat.api import ChatRequest, Done, Text
+from functions.chat.operations import CHAT
 from functions.engines.llama.model.context import Context
 from host.direct import OpenFunction, open_function
 from host.errors import ColdframeError, InsufficientMemory, LoadFailed, ManifestError, ModelNotFound, OutOfMemory
@@ -220,7 +222,8 @@ def mutated(whole: bytes, head: int, dice: random.Random) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(1, 6))
 async def test_mutated_heads_hurt_nobody_else(open_: Open, folder: Path, seed: int) -> None:
     # Through the whole life of a load, in processes of their own: a crash must not be more than a failed load.
     whole, dice = (folder / "tiny.gguf").read_bytes(), random.Random(seed)
@@ -228,7 +231,7 @@ async def test_mutated_heads_hurt_nobody_else(open_: Open, folder: Path, seed: i
     healthy = await open_()
     before, _ = await ask(healthy)
     outcomes: dict[str, int] = {}
-    for number in range(12):
+    for number in range(walks.size(6, 12)):
         (folder / "odd.gguf").write_bytes(mutated(whole, len(whole) // 8 if number % 2 else head, dice))
         function = await open_(model="odd.gguf", name=f"odd{number}", aliases=())
         try:

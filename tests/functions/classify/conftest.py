@@ -29,7 +29,7 @@ def opener() -> Iterator[Opener]:
         if engine == "transformers":  # else it computes in bf16 where the processor has it
             manifest = {"quantization": "fp32", **manifest}
         load = loads.given("classify", path, options, engine=engine, **manifest)
-        opened.append(kind.load(load, kind.plan(load), loads.ignore))
+        opened.append(loads.checked(kind.load(load, kind.plan(load), loads.ignore), "classify"))
         return opened[-1]
 
     yield open_

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from functions.classify.api import ClassifyRequest, ModerationRequest
-from functions.classify.inputs import Pair, check, labels, moderated, places, texts
+from functions.classify.inputs import Pair, check, check_moderation, field_of, inputs_of, labels_of, moderated_texts
+from host.checks import item_params
 from host.errors import InvalidRequest
 
 
@@ -22,7 +23,7 @@ def request(**fields: Any) -> ClassifyRequest:
 def test_texts_have_three_names(name: str, given: Any) -> None:
     made = request(**{name: given, "user": 7, "labels": None})
     check(made)
-    assert texts(made) == (name, [given] if isinstance(given, str) else given)
+    assert (field_of(made), inputs_of(given)) == (name, [given] if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize("field", ["topk", "threshhold", "candidate_labels", "parameters"])
@@ -76,14 +77,15 @@ def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, p
     ],
 )
 def test_pairs_are_objects_or_lists_of_two(name: str, given: Any, found: list[Any]) -> None:
-    assert texts(request(**{name: given})) == (name, found)
+    check(request(**{name: given}))
+    assert inputs_of(given) == found
 
 
 @pytest.mark.parametrize(
     ("given", "found"), [("a", ["x"]), ({"text": "a"}, ["x"]), (["a"], ["x[0]"]), (["a", "b"], ["x[0]", "x[1]"])]
 )
 def test_a_list_of_one_is_a_list(given: Any, found: list[str]) -> None:
-    assert places("x", given) == found
+    assert item_params("x", given) == found
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_a_list_of_one_is_a_list(given: Any, found: list[str]) -> None:
         ({"input": "a", "windows": "median"}, "windows", "'mean', 'max', 'first' or 'off', got 'median'"),
         ({"input": "a", "function_to_apply": "tanh"}, "function_to_apply", "'sigmoid' or 'none', got 'tanh'"),
         ({"input": "a", "hypothesis_template": "a"}, "hypothesis_template", "must have {}"),
-        ({"input": "a", "labels": " , "}, "labels", "labels is empty"),
+        ({"input": "a", "labels": " , "}, "labels", "labels is an empty list: send at least one label"),
         ({"input": "a", "labels": [None]}, "labels[0]", "must be a text, got null"),
     ],
 )
@@ -133,7 +135,9 @@ def test_what_is_at_the_edge_is_fine(fields: dict[str, Any]) -> None:
     ("given", "found"), [("a, b ,c", ["a", "b", "c"]), (["a, b"], ["a, b"]), ("one", ["one"]), (None, None)]
 )
 def test_labels_come_as_a_list_or_with_commas(given: Any, found: Any) -> None:
-    assert labels(request(input="a", labels=given)) == found
+    made = request(input="a", labels=given)
+    check(made)
+    assert labels_of(made) == found
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,8 @@ def test_labels_come_as_a_list_or_with_commas(given: Any, found: Any) -> None:
     ],
 )
 def test_every_form_of_what_is_moderated(given: Any, found: tuple[list[str], bool]) -> None:
-    assert moderated(ModerationRequest(input=given)) == found
+    check_moderation(ModerationRequest(input=given))
+    assert moderated_texts(ModerationRequest(input=given)) == found
 
 
 @pytest.mark.parametrize(
@@ -174,5 +179,5 @@ def test_every_form_of_what_is_moderated(given: Any, found: tuple[list[str], boo
 )
 def test_what_is_wrong_with_what_is_moderated(given: Any, param: str, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:
-        moderated(ModerationRequest(input=given))
+        check_moderation(ModerationRequest(input=given))
     assert caught.value.param == param

@@ -11,7 +11,7 @@ from tinymodels import headed
 
 from functions.classify.api import Moderated, ModerationRequest
 from functions.classify.categories import CATEGORIES
-from functions.classify.moderation import Moderation
+from functions.classify.moderation import ModerationJudge
 from functions.classify.options import Rule
 from functions.classify.selection import Predictions
 from host.errors import InputTooLong, InvalidRequest
@@ -27,11 +27,11 @@ def read(*scores: list[float]) -> Predictions:
 
 
 def judged(table: dict[str, Any], scores: list[float], said: Any = None) -> Any:
-    return Moderation(table, said).judge(read(scores))[0]
+    return ModerationJudge(table, said).judge(read(scores))[0]
 
 
 def test_the_worst_of_the_parts_of_one_input_decides() -> None:
-    verdicts = Moderation({"toxic": "hate", "threat": "violence"}, None)
+    verdicts = ModerationJudge({"toxic": "hate", "threat": "violence"}, None)
     parts = read([0.1, 0.7, 0.0], [0.6, 0.2, 0.0])
     assert [verdict.category_scores["hate"] for verdict in verdicts.judge(parts)] == [0.1, 0.6]
     (found,) = verdicts.judge(parts, one=True)

@@ -75,7 +75,7 @@ async def test_segments_matter(opener: Any, ask: Any, tmp_path: Path) -> None:
     model(tmp_path, "bert")
     made = opener(tmp_path)
     found = table(await ask(made, PAIRS))
-    made._labeller._passages._pair._types = None
+    made._predictor._passages._pair._types = None
     assert np.abs(table(await ask(made, PAIRS)) - found).max() > 1e-3
 
 

@@ -189,9 +189,9 @@ async def test_a_text_that_spoils_the_numbers_is_named(
     """By its own index, however many inputs are computed for it and for those before it."""
     headed(tmp_path, "bert", "sequence", labels)
     made = opener(tmp_path)
-    table_ = made._model._encoder.model.bert.embeddings.word_embeddings.weight
+    table_ = made.model._encoder.model.bert.embeddings.word_embeddings.weight
     with torch.no_grad():
-        table_[made._model.tokenizer.bare("bread")[0]] = float("nan")
+        table_[made.model.tokenizer.bare("bread")[0]] = float("nan")
     with pytest.raises(NotFinite, match=rf"^input\[{index}\]: the model gave numbers that are not finite") as caught:
         await ask(made, given, **fields)
     assert (caught.value.param, caught.value.extra) == (f"input[{index}]", {"index": index})

@@ -123,13 +123,13 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
     headed(tmp_path, "bert", "sequence", LABELS)
     made = opener(tmp_path)
     lengths: list[int] = []
-    encode = made._model.tokenizer.encode
+    encode = made.model.tokenizer.encode
 
     async def listen(texts: list[str]) -> Any:
         lengths.extend(map(len, texts))
         return await encode(texts)
 
-    monkeypatch.setattr(made._model.tokenizer, "encode", listen)
+    monkeypatch.setattr(made.model.tokenizer, "encode", listen)
     huge = "river " * 500_000
     found = await ask(made, huge, truncate=True)
     assert found.data[0].truncated
@@ -161,13 +161,13 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
     monkeypatch.setattr(split_points, "UNBROKEN", 100)
     made = opener(tmp_path)
     calls: list[int] = []
-    encode = made._model.tokenizer.encode
+    encode = made.model.tokenizer.encode
 
     async def listen(texts: list[str]) -> Any:
         calls.extend(map(len, texts))
         return await encode(texts)
 
-    monkeypatch.setattr(made._model.tokenizer, "encode", listen)
+    monkeypatch.setattr(made.model.tokenizer, "encode", listen)
     assert await ask(made, long) == whole
     assert max(calls) <= 100
     assert len(calls) > len(long) / 100

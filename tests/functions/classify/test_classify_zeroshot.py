@@ -173,7 +173,7 @@ async def test_labels_of_the_manifest_are_the_default(opener: Any, ask: Any, pip
     ("fields", "param", "said"),
     [
         ({}, "labels", "labels is missing"),
-        ({"labels": []}, "labels", "labels is empty"),
+        ({"labels": []}, "labels", "labels is an empty list"),
         ({"labels": ["a", ""]}, "labels[1]", "empty text"),
         ({"labels": ["a", "b", "a"]}, "labels[2]", "stands before it"),
         ({"labels": ["a", 4]}, "labels[1]", "must be a text, got a number"),
@@ -238,7 +238,7 @@ async def test_a_misspelt_label_costs_nothing(
 ) -> None:
     headed(tmp_path, "bert", "sequence", NLI if zero_shot else CHOICES)
     made = opener(tmp_path)
-    monkeypatch.setattr(made._labeller._passages, "_read", lambda *_: pytest.fail("texts were read"))
+    monkeypatch.setattr(made._predictor._passages, "_read", lambda *_: pytest.fail("texts were read"))
     with pytest.raises(InvalidRequest, match="`gardn`, which is no label here; did you mean `garden`") as caught:
         await ask(made, TEXTS, labels=CHOICES if zero_shot else None, threshold={"gardn": 0.5})
     assert caught.value.param == "threshold.gardn"

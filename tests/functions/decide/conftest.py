@@ -23,7 +23,7 @@ def smollm2() -> Path:
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def open_(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
     """Open models with options; each set of options once."""
     opened: dict[str, LlamaDecide] = {}
@@ -32,7 +32,8 @@ def open_(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         key = repr((path, context, options))
         if key not in opened:
             load = loads.given("decide", path or smollm2, options, engine="llama", context=context, device="cpu")
-            opened[key] = LlamaDecide.load(load, LlamaDecide.plan(load), loads.ignore)
+            made = LlamaDecide.load(load, LlamaDecide.plan(load), loads.ignore)
+            opened[key] = loads.checked(made, "decide")
         return opened[key]
 
     with pytest.MonkeyPatch.context() as patch:

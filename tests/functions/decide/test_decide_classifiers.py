@@ -193,9 +193,9 @@ async def test_a_question_of_megabytes_is_refused(open_: Open) -> None:
 
 def _break(model: TransformersDecide, word: str) -> None:
     """Make a word's weights no numbers, as an overflow in half precision does."""
-    (token,) = model._model.tokenizer.bare(word)
+    (token,) = model.model.tokenizer.bare(word)
     with torch.no_grad():
-        model._model._encoder.model.get_input_embeddings().weight[token] = float("nan")
+        model.model._encoder.model.get_input_embeddings().weight[token] = float("nan")
 
 
 async def test_numbers_that_are_not_finite_are_a_refusal(open_: Open) -> None:

@@ -1,16 +1,16 @@
 """The real SmolLM2 against plain forward passes of the same texts: questions side by side, and one after the other.
 
-Its weights are written out in 32 bits first: in 4 bits, probabilities move by hundredths with whatever is computed
+Its first layers are written out in 32 bits: in 4 bits, probabilities move by hundredths with whatever is computed
 together, which would hide most mistakes.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import gguf
 import llama_cpp
 import loads
 import numpy as np
@@ -21,6 +21,7 @@ from functions.decide.llama import LlamaDecide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 EXACT = {"cache_type_k": "f32", "cache_type_v": "f32", "flash_attention": "off"}
+LAYERS = 4
 TICKET = "The lamp came two days late and the box was broken. I want my money back — ¡ahora! 😡"
 NOTE = "Snow in San Francisco: 3 cm, reported at 07:15."
 YES, NO = ["Yes", "yes"], ["No", "no"]
@@ -63,20 +64,35 @@ def prompt(text: str, question: dict[str, Any], listed: str) -> str:
 
 
 class Direct:
-    """llama-cpp-python, which computes one whole sequence at a time."""
+    """llama-cpp-python, which computes one sequence at a time; what is before an answer is computed once."""
 
     def __init__(self, path: Path) -> None:
         self.llama = llama_cpp.Llama(
-            str(path), n_ctx=256, logits_all=True, verbose=False, type_k=0, type_v=0, flash_attn=False, n_threads=2
+            str(path),
+            n_ctx=256,
+            logits_all=True,
+            verbose=False,
+            type_k=0,
+            type_v=0,
+            flash_attn=False,
+            n_threads=1,
+            n_threads_batch=1,
         )
+        self.before: list[int] = []
 
     def ids(self, text: str, *, special: bool = False) -> list[int]:
         return list(self.llama.tokenize(text.encode(), add_bos=False, special=special))
 
     def log(self, before: Sequence[int], answer: Sequence[int]) -> float:
-        self.llama.reset()
-        llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.llama.ctx), True)
-        self.llama.eval([*before, *answer])
+        memory = llama_cpp.llama_get_memory(self.llama.ctx)
+        if self.before != before:
+            self.llama.reset()
+            llama_cpp.llama_memory_clear(memory, True)
+            self.llama.eval(before)
+            self.before = list(before)
+        self.llama.n_tokens = len(before)
+        llama_cpp.llama_memory_seq_rm(memory, 0, len(before), -1)
+        self.llama.eval(answer)
         rows = self.llama.scores[len(before) - 1 : len(before) + len(answer) - 1].astype(np.float64)
         wholes = np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1)) + rows.max(1)
         return float(sum(rows[at, token] - wholes[at] for at, token in enumerate(answer)))
@@ -100,13 +116,25 @@ class Direct:
 
 
 @pytest.fixture(scope="module")
-def wide(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def wide(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first layers of SmolLM2 with numbers of 32 bits: its vocabulary, and a seventh of its time and memory."""
     path = tmp_path_factory.mktemp("wide") / "smollm2.gguf"
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize = llama_cpp.LLAMA_FTYPE_ALL_F32, True
-    assert llama_cpp.llama_model_quantize(str(smollm2).encode(), str(path).encode(), ctypes.byref(params)) == 0
-    yield path
-    path.unlink()
+    read = gguf.GGUFReader(smollm2)
+    made = gguf.GGUFWriter(path, "llama")
+    for name, field in read.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            value = LAYERS if name == "llama.block_count" else field.contents()
+            kinds = field.types
+            made.add_key_value(name, value, kinds[0], kinds[-1] if len(kinds) > 1 else None)
+    for tensor in read.tensors:
+        block = tensor.name.split(".")[1] if tensor.name.startswith("blk.") else "0"
+        if int(block) < LAYERS:
+            made.add_tensor(tensor.name, gguf.dequantize(tensor.data, tensor.tensor_type))
+    made.write_header_to_file()
+    made.write_kv_data_to_file()
+    made.write_tensors_to_file()
+    made.close()
+    return path
 
 
 @pytest.fixture(scope="module")

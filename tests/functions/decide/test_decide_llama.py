@@ -53,7 +53,14 @@ class Direct:
 
     def __init__(self, path: Path) -> None:
         self.llama = llama_cpp.Llama(
-            str(path), n_ctx=1024, logits_all=True, verbose=False, type_k=0, type_v=0, n_threads=1
+            str(path),
+            n_ctx=1024,
+            logits_all=True,
+            verbose=False,
+            type_k=0,
+            type_v=0,
+            n_threads=1,
+            n_threads_batch=1,
         )
 
     def ids(self, text: str) -> list[int]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import walks
 from decisions import request_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from functions.decide.answers import answer, mass
@@ -51,7 +52,8 @@ def test_what_is_no_number_stays_none() -> None:
     assert math.isnan(found[0]) and math.isnan(found[1]) and found[2] == -2.0
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.soak
+@walks.examples(100, 3000)
 @given(
     some.lists(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 2)), min_size=1, max_size=3), min_size=1)
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import loads
 import pytest
 from tinymodels import given
 
@@ -23,21 +24,33 @@ def minilm() -> Path:
     return Path(found.origin).parent / "model"
 
 
-@pytest.fixture(scope="session")
-def opener() -> Iterator[Opener]:
-    opened: list[TransformersEmbeddings] = []
+@pytest.fixture(scope="module")
+def opened() -> Iterator[list[Any]]:
+    made: list[Any] = []
+    yield made
+    loads.close(made)
 
+
+@pytest.fixture(autouse=True)
+def _close_own(opened: list[Any]) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    before = len(opened)
+    yield
+    loads.close(opened, before)
+
+
+@pytest.fixture(scope="module")
+def opener(opened: list[Any]) -> Opener:
     def open_(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> TransformersEmbeddings:
         load = given(path, options, **{"quantization": "fp32", **manifest})
         plan = TransformersEmbeddings.plan(load)
-        opened.append(TransformersEmbeddings.load(load, plan, lambda stage, done=0, total=0: None))
+        made = TransformersEmbeddings.load(load, plan, loads.ignore)
+        opened.append(loads.checked(made, "embeddings"))
         return opened[-1]
 
-    yield open_
-    for instance in opened:
-        instance.close()
+    return open_
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def instance(opener: Opener, minilm: Path) -> TransformersEmbeddings:
     return opener(minilm)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from functions.embeddings.api import EmbeddingsRequest
-from functions.embeddings.inputs import asked, check
+from functions.embeddings.inputs import check, input_type
 from host.errors import InvalidRequest, UnsupportedParameter
 
 
@@ -34,7 +34,7 @@ def test_other_names_say_the_same(theirs: dict[str, Any], ours: dict[str, Any]) 
     found = request(**theirs)
     check(found)
     assert {name: getattr(found, name) for name in ours} == ours
-    assert asked(found) == asked(request(**ours))
+    assert input_type(found) == input_type(request(**ours))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from functions.embeddings import output_format
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.content_parts import Image
-from functions.embeddings.inputs import check, listed
+from functions.embeddings.inputs import check, inputs_of
 from host.errors import InvalidRequest
 
 
@@ -28,7 +28,8 @@ from host.errors import InvalidRequest
     ],
 )
 def test_every_form_becomes_a_list(given: Any, found: Any) -> None:
-    assert listed(given) == found
+    check(EmbeddingsRequest(input=given))
+    assert inputs_of(given) == found
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_every_form_becomes_a_list(given: Any, found: Any) -> None:
 )
 def test_what_is_wrong_is_named(given: Any, param: str, said: str) -> None:
     with pytest.raises(InvalidRequest, match=said) as caught:
-        listed(given)
+        check(EmbeddingsRequest(input=given))
     assert caught.value.param == param
 
 
@@ -95,7 +96,8 @@ def test_what_is_wrong_is_named(given: Any, param: str, said: str) -> None:
     ],
 )
 def test_objects_are_texts_or_images(given: Any, found: Any) -> None:
-    assert listed(given) == found
+    check(EmbeddingsRequest(input=given))
+    assert inputs_of(given) == found
 
 
 @pytest.mark.parametrize(

@@ -61,17 +61,14 @@ def gguf(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
 
 
 @pytest.fixture(scope="module")
-def open_() -> Iterator[Opener]:
-    opened: list[LlamaEmbeddings] = []
-
+def open_(opened: list[Any]) -> Opener:
     def open_one(path: Path, options: dict[str, Any] | None = None, **more: Any) -> LlamaEmbeddings:
         given = load(path, options, **more)
-        opened.append(LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), lambda stage, done=0, total=0: None))
+        made = LlamaEmbeddings.load(given, LlamaEmbeddings.plan(given), loads.ignore)
+        opened.append(loads.checked(made, "embeddings"))
         return opened[-1]
 
-    yield open_one
-    for instance in opened:
-        instance.close()
+    return open_one
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def direct(minilm: Path) -> Callable[[list[str]], tuple[np.ndarray, int]]:
     """Texts to vectors and tokens as the model card does it, with nothing of ours."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)

@@ -51,7 +51,7 @@ def exported(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def reference(opener: Callable[..., TransformersEmbeddings], minilm: Path) -> TransformersEmbeddings:
     return opener(minilm, quantization="fp32")
 

@@ -33,6 +33,7 @@ class OneModel:
         self.instance = instance
 
     async def call(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
+        operation.check(request)
         if model not in ("", "minilm", "text-embedding-3-small"):
             raise ModelNotFound(f"The model `{model}` does not exist; served: minilm")
         sent = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=operation.request)

@@ -42,21 +42,32 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return make
 
 
-@pytest.fixture(scope="session")
-def opener() -> Iterator[Opener]:
-    opened: list[NerInstance] = []
+@pytest.fixture(scope="module")
+def opened() -> Iterator[list[Any]]:
+    made: list[Any] = []
+    yield made
+    loads.close(made)
 
+
+@pytest.fixture(autouse=True)
+def _close_own(opened: list[Any]) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    before = len(opened)
+    yield
+    loads.close(opened, before)
+
+
+@pytest.fixture(scope="module")
+def opener(opened: list[Any]) -> Opener:
     def open_(path: Path, options: dict[str, Any] | None = None, engine: str = "transformers", **more: Any) -> Any:
         if engine == "transformers":
             more.setdefault("quantization", "fp32")
         load = loads.given("ner", path, options, engine=engine, **more)
         kind: type[NerInstance] = OnnxNer if engine == "onnx" else TransformersNer
-        opened.append(kind.load(load, kind.plan(load), loads.ignore))
+        opened.append(loads.checked(kind.load(load, kind.plan(load), loads.ignore), "ner"))
         return opened[-1]
 
-    yield open_
-    for instance in opened:
-        instance.close()
+    return open_
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +84,7 @@ def rampart(rampart_onnx: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return rampart_weights.convert(rampart_onnx, tmp_path_factory.mktemp("rampart"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def direct() -> Callable[..., Any]:
     """Transformers' own pipeline on a folder, with nothing of ours."""
     made: dict[Path, Any] = {}

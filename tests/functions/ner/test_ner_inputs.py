@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from functions.ner.api import TEXTS_MAX, Entity, NerRequest
-from functions.ner.inputs import check, listed
+from functions.ner.inputs import check, texts_of
 from functions.ner.offsets import told
 from functions.ner.redaction import Redaction, redacted
 from host.errors import InvalidRequest
@@ -17,14 +17,15 @@ from host.errors import InvalidRequest
 @pytest.mark.parametrize("field", ["input", "texts"])
 @pytest.mark.parametrize("given", ["a", "", " ", ["a", ""], ["x"] * TEXTS_MAX])
 def test_texts(field: str, given: Any) -> None:
-    assert listed(NerRequest(model="m", **{field: given})) == ([given] if isinstance(given, str) else given)
+    check(NerRequest(model="m", **{field: given}))
+    assert texts_of(given) == ([given] if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
-        ({}, "input", "are missing"),
-        ({"input": "a", "texts": "b"}, "input", "send one of them"),
+        ({}, "input", "input is missing: send a text or a list of texts"),
+        ({"input": "a", "texts": "b"}, "texts", "set input or texts, not both"),
         ({"input": []}, "input", "empty list"),
         ({"texts": []}, "texts", "texts is an empty list"),
         ({"input": ["a", None]}, "input[1]", "got null"),

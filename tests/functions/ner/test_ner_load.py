@@ -69,7 +69,7 @@ def test_facts(tiny: Tiny, opener: Opener) -> None:
 
 async def test_the_answer_says_the_models_name_where_the_request_does_not(tiny: Tiny, opener: Opener) -> None:
     made = opener(tiny("bert"))
-    assert (await made.answer(NerRequest(input=TEXT))).model == made._name != ""
+    assert (await made.answer(NerRequest(input=TEXT))).model == made.name != ""
 
 
 async def test_the_manifest_says_what_requests_do_not(tiny: Tiny, opener: Opener) -> None:
@@ -165,8 +165,8 @@ async def test_a_request_in_groups_is_answered_as_its_texts_are_one_by_one(
 async def test_spoilt_numbers_name_their_text(tiny: Tiny, opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bad text has two windows before it and is its request's; the request beside it is answered."""
     instance = opener(tiny("bert"))
-    (bad,) = instance._headed.tokenizer.bare("spree")[:1]
-    headed: Any = instance._headed
+    (bad,) = instance.model.tokenizer.bare("spree")[:1]
+    headed: Any = instance.model
     real = headed._batcher._compute
 
     def compute(items: Any) -> Any:

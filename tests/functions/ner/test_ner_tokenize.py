@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import tinytokenizers
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 
 from functions.engines.batching import split_points
 from functions.engines.batching.item import Encoding
@@ -39,10 +40,11 @@ def read_whole(text: str, kind: str) -> Encoding:
 
 
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
+@pytest.mark.soak
 def test_words_are_those_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_points, "PART", 8)
 
-    @settings(max_examples=100, deadline=None)
+    @walks.examples(50, 1000)
     @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         ours, theirs = words(text, read(text, kind)), words(text, read_whole(text, kind))

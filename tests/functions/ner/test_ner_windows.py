@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.ner.api import NerRequest
@@ -28,7 +29,8 @@ def cuts(draw: st.DrawFn) -> tuple[np.ndarray, int, int, int]:
     return np.cumsum([0, *sizes[:-1]]), sum(sizes), room, draw(st.integers(0, room - 1))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.soak
+@walks.examples(200, 3000)
 @given(cuts())
 def test_windows_cover_every_token(given: tuple[np.ndarray, int, int, int]) -> None:
     starts, count, room, overlap = given
@@ -41,7 +43,8 @@ def test_windows_cover_every_token(given: tuple[np.ndarray, int, int, int]) -> N
         assert last < behind
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.soak
+@walks.examples(100, 3000)
 @given(cuts(), st.integers(0, 1000))
 def test_every_token_has_one_row_of_a_window_it_is_in(given: tuple[np.ndarray, int, int, int], seed: int) -> None:
     starts, count, room, overlap = given

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.batching.item import Encoding
@@ -173,8 +174,9 @@ def instance(
     return opener(tiny(kind, labels, reads=request.param))
 
 
+@pytest.mark.soak
 def test_places_are_exact(instance: NerInstance) -> None:
-    @settings(max_examples=120, deadline=None)
+    @walks.examples(60, 1000)
     @given(
         text=TEXTS, strategy=st.sampled_from(["simple", "first", "average", "max"]), window=st.sampled_from([5, 9, 40])
     )
@@ -199,8 +201,9 @@ def test_places_are_exact(instance: NerInstance) -> None:
     check()
 
 
+@pytest.mark.soak
 def test_other_units_count_the_same_text(instance: NerInstance) -> None:
-    @settings(max_examples=60, deadline=None)
+    @walks.examples(40, 500)
     @given(text=TEXTS)
     def check(text: str) -> None:
         for unit, codec, size in (("utf16", "utf-16-le", 2), ("byte", "utf-8", 1)):

@@ -11,8 +11,6 @@ import loads
 import pytest
 from rerankers import Opener
 
-from functions.rerank.instance import RerankInstance
-
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
@@ -23,20 +21,32 @@ def minilm() -> Path:
 
 
 @pytest.fixture(scope="module")
-def opener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
+def opened() -> Iterator[list[Any]]:
+    made: list[Any] = []
+    yield made
+    loads.close(made)
+
+
+@pytest.fixture(autouse=True)
+def _close_own(opened: list[Any]) -> Iterator[None]:
+    """Close what a test opened behind it; what fixtures of several tests opened stays."""
+    before = len(opened)
+    yield
+    loads.close(opened, before)
+
+
+@pytest.fixture(scope="module")
+def opener(opened: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
     """Returns what opens a model; the self-test, which random weights fail, is off unless a test switches it on."""
-    opened: list[RerankInstance] = []
 
     def open_(path: Path, options: dict[str, Any] | None = None, engine: str = "transformers", **given: Any) -> Any:
         module = importlib.import_module(f"functions.rerank.{engine}")
         kind = getattr(module, f"{engine.capitalize()}Rerank")
         given = ({"quantization": "fp32"} if engine == "transformers" else {}) | given
         load = loads.given("rerank", path, {"self_test": False} | (options or {}), engine=engine, **given)
-        opened.append(kind.load(load, kind.plan(load), loads.ignore))
+        opened.append(loads.checked(kind.load(load, kind.plan(load), loads.ignore), "rerank"))
         return opened[-1]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield open_
-        for instance in opened:
-            instance.close()

@@ -11,7 +11,7 @@ import pytest
 from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.cli import RerankCli
 from functions.rerank.render import render
-from functions.rerank.request import RerankBody, asked
+from functions.rerank.request import RerankBody, check, to_request
 from host.errors import InvalidRequest
 from host.function import Usage
 
@@ -21,7 +21,7 @@ def body(**fields: Any) -> RerankBody:
 
 
 def texts(**fields: Any) -> list[str]:
-    return asked(body(**fields), cohere2=False).documents
+    return to_request(body(**fields), cohere2=False).documents
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_texts_of_documents(fields: dict[str, Any], expected: list[str]) -> None
 )
 def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
-        asked(body(**fields), cohere2=False)
+        check(to_request(body(**fields), cohere2=False))
     assert caught.value.param == param
 
 
@@ -94,12 +94,12 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, words: str) 
     ],
 )
 def test_who_cuts(fields: dict[str, Any], cohere2: bool, expected: bool | None) -> None:
-    assert asked(body(documents=["a"], **fields), cohere2=cohere2).truncate is expected
+    assert to_request(body(documents=["a"], **fields), cohere2=cohere2).truncate is expected
 
 
 @pytest.mark.parametrize("name", ["max_tokens_per_doc", "max_chunks_per_doc"])
 def test_numbers_of_any_size_cross_the_wire(name: str) -> None:
-    request = asked(body(documents=["a"], **{name: 10**30}), cohere2=False)
+    request = to_request(body(documents=["a"], **{name: 10**30}), cohere2=False)
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RerankRequest)
     assert carried == request and getattr(carried, name) > 10**9
 

@@ -47,6 +47,18 @@ async def test_what_fits_is_held_and_released_once():
     assert budget.held() == 0
 
 
+async def test_a_release_ends_a_wait(monkeypatch):
+    """By itself: not at the end of the waiting one's patience, and with nobody else who pokes."""
+    monkeypatch.setattr("host.lifecycle.budget.PATIENCE", 3600.0)
+    budget = Budget({"ram": 100})
+    busy = Holding(budget, evictable=False)
+    await budget.admit(busy, plan(80))
+    waits = asyncio.ensure_future(budget.admit(Holding(budget), plan(90)))
+    await asyncio.sleep(0.01)
+    budget.release(busy)
+    await asyncio.wait_for(waits, 30)
+
+
 async def test_exactly_all_fits_and_one_more_never_does():
     budget = Budget({"ram": 100})
     await budget.admit(Holding(budget), plan(100))

@@ -5,6 +5,7 @@ import collections
 import random
 
 import pytest
+import walks
 
 from host.errors import ColdframeError
 from host.events import State
@@ -97,7 +98,9 @@ async def walk(house, placement, seed, steps, side_by_side):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("placement", "seed", "steps"), [("inline", 1, 600), ("inline", 2, 600), ("process", 3, 200)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(1, 3, first=1))
+@pytest.mark.parametrize(("placement", "steps"), [("inline", walks.size(300, 600)), ("process", walks.size(100, 200))])
 async def test_nothing_is_lost(house, placement, seed, steps, impatient, monkeypatch):
     from host.lifecycle import cooldown, startup
 

@@ -1,4 +1,4 @@
-"""docs/manifest.md says of every key and every option what the types say; its examples and messages are real."""
+"""The pages on the manifest say of every key and option what the types say; their examples and messages are real."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,16 @@ from host.manifest.spec import load
 from host.manifest.tables import rewritten, structs, table
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "manifest.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+PATHS = [DOCS / "manifest.md", *sorted(DOCS.glob("engines/*.md")), *sorted(DOCS.glob("functions/*.md"))]
+PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in PATHS}
+PAGE = PAGES["manifest.md"]
 PLUGIN_PAGE = (ROOT / "tests" / "plugins" / "coldframe_echo" / "README.md").read_text(encoding="utf-8")
+EVERY_FUNCTION = ["A manifest", "A request and its answer", "Options", "Limits"]
 DOCUMENTED = structs()
-EXAMPLES = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "model:" in text]
+EXAMPLES = [
+    text for page in PAGES.values() for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "model:" in text
+]
 
 
 def test_the_built_in_engines_are_found():
@@ -23,9 +29,9 @@ def test_the_built_in_engines_are_found():
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_every_key_is_documented_with_type_default_and_meaning(name):
-    section = re.search(rf"<!-- keys: {name} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
-    assert section, f"docs/manifest.md has no table for `{name}`"
-    rows = section[1].strip().splitlines()
+    sections = re.findall(rf"<!-- keys: {name} -->\n(.*?)<!-- end -->", "".join(PAGES.values()), re.DOTALL)
+    assert len(sections) == 1, f"no page, or more than one, has the table for `{name}`"
+    rows = sections[0].strip().splitlines()
     for row in table(DOCUMENTED[name]).splitlines():
         assert row in rows, f"`make docs` writes this row anew: {row}"
 
@@ -39,8 +45,25 @@ def test_every_key_has_a_docstring_below_it(name, field):
     assert docs(DOCUMENTED[name]).get(field)
 
 
-def test_the_page_is_as_the_generator_writes_it():
-    assert rewritten(PAGE, {name: table(struct) for name, struct in DOCUMENTED.items()}) == PAGE
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_is_as_the_generator_writes_it(page):
+    tables = {name: table(struct) for name, struct in DOCUMENTED.items()}
+    assert rewritten(PAGES[page], tables) == PAGES[page], "`make docs` writes it anew"
+
+
+def test_every_engine_and_function_has_a_page():
+    packages = {path.parent.name for path in ROOT.glob("functions/*/__init__.py")} - {"engines"}
+    functions = {f"functions/{name}.md" for name in packages}
+    engines = {f"engines/{path.parent.name}.md" for path in ROOT.glob("functions/engines/*/options.py")}
+    assert functions | engines | {"manifest.md"} == set(PAGES)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("functions/")])
+def test_a_functions_page_has_what_every_one_has(page):
+    headings = re.findall(r"^## (.+)$", PAGES[page], re.MULTILINE)
+    assert [name for name in headings if name in EVERY_FUNCTION] == EVERY_FUNCTION
+    for language in ("yaml", "http", "json"):
+        assert f"```{language}\n" in PAGES[page]
 
 
 def test_a_new_key_would_be_missed():

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import walks
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -174,7 +175,8 @@ def test_lines_are_those_of_keys_and_items(write):
     assert lines[("b", "c", 1, "y")] == 6
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.soak
+@settings(walks.examples(200, 5000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(alphabet="ab:{}[]&*<!-?|>#%~'\"\n\t ,.0123eE_xé\0", max_size=40))
 @example("<<: *a")
 @example("a: !<> b")
@@ -187,7 +189,8 @@ def test_any_text_is_a_manifest_or_a_manifest_error(write, text):
         assert str(error)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.soak
+@settings(walks.examples(100, 2000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_manifest_or_a_manifest_error(write, content):
     try:

@@ -92,6 +92,19 @@ async def test_the_news_of_one_step_travel_in_one_frame(peer):
     assert len(news) < 4
 
 
+async def test_a_call_as_a_whole_is_one_frame(peer):
+    await ready(peer)
+    peer.wire.send(msgspec.structs.replace(call(7, Echo(text="1 2 3", delay=0.02)), whole=True))
+    news = await peer.hear(News)
+    assert (news.answers, news.ended, news.errors) == ([], [], [])
+    ((id_, seconds, bodies),) = news.whole
+    assert (id_, len(bodies)) == (7, 4)
+    assert 0.02 <= seconds < 10
+    peer.wire.send(msgspec.structs.replace(call(8, Echo(text="1 2", error="queue_full", error_after=1)), whole=True))
+    failed = await peer.hear(News, 2)
+    assert (failed.whole, [(id_, body.code) for id_, body in failed.errors]) == ([], [(8, "queue_full")])
+
+
 async def test_a_cancelled_call_is_not_spoken_of_again(peer):
     await ready(peer)
     peer.wire.send(call(1, Echo(text="x", hang=True)))
@@ -182,6 +195,9 @@ class Told:
 
     def answer(self, call, answer):
         self.news.append((call, answer))
+
+    def flush(self):
+        pass
 
     def end(self, call):
         self.news.append((call, "end"))

@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from functions.engines.llama.memory import devices, mlock
 from functions.engines.llama.memory.device_split import layouts
 from functions.engines.llama.memory.devices import Device, Target
@@ -35,7 +33,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     Raises `LoadFailed` for a file or options that cannot be used, and `OutOfMemory` when a second attempt cannot be
     any smaller than the first.
     """
-    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    options = load.engine_options(LlamaOptions)
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()
     found = devices.candidates(load.manifest.device, seen)
     room = available(load, found)

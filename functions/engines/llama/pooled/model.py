@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -49,7 +48,7 @@ class PooledModel:
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress, purpose: Purpose) -> Self:
         """Load the weights and start the thread; raises `LoadFailed` and `OutOfMemory`."""
-        options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        options = load.engine_options(LlamaOptions)
         target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 

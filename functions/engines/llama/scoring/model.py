@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import msgspec
-
 from functions.engines.llama.memory import devices
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.vocabulary import Vocabulary
@@ -42,7 +40,7 @@ class ScoringModel:
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load the weights and start the thread; raises `LoadFailed` and `OutOfMemory`."""
-        options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+        options = load.engine_options(LlamaOptions)
         target = devices.from_detail(plan.detail)
         total = Path(load.path).stat().st_size if Path(load.path).is_file() else 0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
-
 from functions.engines.llama.memory import devices
 from functions.engines.llama.memory.device_split import layouts
 from functions.engines.llama.memory.devices import Device, Target
@@ -24,7 +22,7 @@ def make(load: Load, seen: tuple[Device, ...] | None = None) -> Plan:
     Raises `LoadFailed` for a file or options that cannot be used, and `OutOfMemory` when a second attempt cannot be
     any smaller than the first.
     """
-    options = msgspec.msgpack.decode(load.options, type=LlamaOptions)
+    options = load.engine_options(LlamaOptions)
     if options.adapters:
         raise LoadFailed("options.adapters: adapters are for chats only")
     seen = devices.accelerators() if seen is None and load.manifest.device != "cpu" else seen or ()

@@ -134,4 +134,4 @@ def _dense(layout: Layout) -> Layout:
 
 
 def _read(load: Load) -> tuple[OnnxOptions, Files]:
-    return msgspec.msgpack.decode(load.options, type=OnnxOptions), Files.at(load.path, load.manifest.quantization)
+    return load.engine_options(OnnxOptions), Files.at(load.path, load.manifest.quantization)

@@ -159,5 +159,5 @@ def _positions(model: Folder) -> int:
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
-    options = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    options = load.engine_options(TransformersOptions)
     return options, Folder(load.path).inside(layout.encoder)

@@ -173,7 +173,7 @@ def _finite(output: Output) -> bool:
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
     if layout.table is not None:
         raise LoadFailed("modules.json: a model without an encoder (StaticEmbedding) is served as embeddings only")
-    options = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    options = load.engine_options(TransformersOptions)
     if layout.layers is not None and options.attention == "auto":
         options = msgspec.structs.replace(options, attention="sdpa")  # only the last layer gives packed states back
     if isinstance(layout.sparse, Splade) and options.batch_tokens == "auto":

@@ -185,7 +185,7 @@ def _longest(load: Load, model: Folder, layout: Layout) -> tuple[int, str]:
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
-    options = msgspec.msgpack.decode(load.options, type=TransformersOptions)
+    options = load.engine_options(TransformersOptions)
     return options, Folder(load.path).inside(layout.encoder)
 
 

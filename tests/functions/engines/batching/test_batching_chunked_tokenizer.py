@@ -11,12 +11,14 @@ import anyio
 import numpy as np
 import pytest
 import tinytokenizers
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 
 from functions.engines.batching import chunked_tokenizer, split_points
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer, Tokens
 from functions.engines.batching.item import Encoding, Ids
 from functions.engines.batching.unicode import trimmed
+from functions.engines.checkpoint.tokenizer import FastTokenizer
 
 
 @cache
@@ -38,6 +40,7 @@ def shown(text: str, tokens: Encoding) -> list[tuple[int, int] | None]:
     return [place if place[0] < place[1] else None for place in places]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
 @pytest.mark.parametrize("placed", [True, False])
 def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +48,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
     place = asyncio.run(made_reader(kind, placed=placed)._places())
     parts = []
 
-    @settings(max_examples=100, deadline=None)
+    @walks.examples(50, 1000)
     @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         found, expected = read(text, kind, placed=placed), read_whole(text, kind)
@@ -68,7 +71,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
 def test_no_special_token_is_parted(kind: str, special: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read as such where nobody asked for words only."""
     monkeypatch.setattr(split_points, "PART", 8)
-    made = tinytokenizers.Tokenizer(tinytokenizers.TOKENIZERS[kind]())
+    made = FastTokenizer(tinytokenizers.TOKENIZERS[kind]())
     text = f"Clara {special} lives in{special}Berlin, {special} " * 6
     (found,) = asyncio.run(ChunkedTokenizer(made).read([text], 10**9))
     (whole,) = asyncio.run(made.encode([text]))

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 import pytest
+import walks
 
 from functions.engines.batching.schedule import Job, Schedule
 
@@ -102,7 +103,8 @@ def test_dropping_forgets_what_waits() -> None:
     assert schedule.jobs() == []
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(8, 100))
 def test_every_item_is_taken_once_and_within_bounds(seed: int) -> None:
     rng = random.Random(seed)
     budget, overhead = rng.choice([64, 256, 2048]), rng.choice([0, 32, 300])

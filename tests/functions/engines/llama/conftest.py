@@ -24,7 +24,7 @@ def smollm2() -> Path:
     return Path(found.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def model(smollm2: Path) -> Iterator[Model]:
     opened = Model.open(str(smollm2), LlamaOptions(), Target())
     yield opened
@@ -42,7 +42,7 @@ def open_decoder(model: Model) -> Iterator[Opener]:
     def open_(slots: int = 4, length: int = 512, cells: int | None = None, batch: int = 64, **more: bool) -> Decoder:
         options = LlamaOptions(batch=batch, ubatch=batch)
         context = Context.open(
-            model, options, Target(), context=(cells or slots * length) // slots, slots=slots, threads=2
+            model, options, Target(), context=(cells or slots * length) // slots, slots=slots, threads=1
         )
         decoder = Decoder(context, model.vocabulary, Slots(slots, context, **more), length=length)
         opened.append((context, decoder))

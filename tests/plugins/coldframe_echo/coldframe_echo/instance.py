@@ -18,8 +18,6 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-
 from coldframe_echo.api import Call, Echo, EchoAnswer, EchoEvent, End, Report, Token
 from coldframe_echo.faults import die, error, hoard, ignore_sigterm, touch
 from coldframe_echo.options import EchoOptions
@@ -28,6 +26,7 @@ from host.function import RAM, Instance, InstanceInfo, Load, Plan, Progress, Usa
 
 _SLOTS = 4
 _STEP = 0.02
+_PACE = 64
 _WORD = re.compile(r"\s*\S+")
 
 
@@ -134,12 +133,15 @@ class EchoInstance(Instance):
             return EchoAnswer(text="", report=self._report())
         with self._counted():
             words = self._words(request)
-            said = [word async for word in self._say(request, words)]
+            said = [word async for word in self._say(request, words, _PACE)]
             usage = Usage(prompt_tokens=len(words), completion_tokens=len(said))
             return EchoAnswer(text="".join(said), usage=usage)
 
-    async def _say(self, request: Call, words: list[str]) -> AsyncGenerator[str, None]:
-        """Yield the tokens one by one, with the faults where the request wants them."""
+    async def _say(self, request: Call, words: list[str], pace: int = 1) -> AsyncGenerator[str, None]:
+        """Yield the tokens one by one, with the faults where the request wants them.
+
+        Others have their turn after `pace` tokens, and before each one that is delayed.
+        """
         fault = None if request.error is None else error(request.error)
         if request.block:
             time.sleep(request.block)  # noqa: ASYNC251 - this is the fault that was asked for
@@ -150,7 +152,8 @@ class EchoInstance(Instance):
             count = len(words) if request.count is None else request.count if words else 0
             for n, word in enumerate(itertools.islice(itertools.cycle(words), count)):
                 self._break(request, n, fault)
-                await asyncio.sleep(request.delay)
+                if request.delay or n % pace == pace - 1:
+                    await asyncio.sleep(request.delay)
                 yield f" {word}" if n and n % len(words) == 0 else word
             self._break(request, count, fault, last=True)
             if request.hang:
@@ -194,7 +197,7 @@ class EchoInstance(Instance):
 
 
 def _options(load: Load) -> EchoOptions:
-    return msgspec.msgpack.decode(load.options, type=EchoOptions)
+    return load.engine_options(EchoOptions)
 
 
 def _steps(total: int, duration: float) -> Iterator[tuple[int, int]]:

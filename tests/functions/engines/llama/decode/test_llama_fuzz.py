@@ -15,11 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
+import walks
 from ggufs import llamas
 
 from functions.engines.llama.model import gguf
 
-BATCHES, EACH = 6, 60
+EACH = walks.size(40, 60)
 TRY = """
 import json, os, resource, signal, sys, traceback
 from pathlib import Path
@@ -101,7 +102,8 @@ def heads(whole: bytes) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", walks.seeds(3, 12))
 def test_llama_cpp_in_forks(whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     dice = random.Random(batch)

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+import walks
 from ggufs import llamas
 from ggufs.memories import recurrent, windowed
 
@@ -114,20 +115,23 @@ def agree(texts: list[str | None], expected: list[str | None]) -> None:
     assert any(text is not None for text in texts)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(4, 24))
 async def test_a_random_schedule(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, seed, 14)
     agree(await crowd(make(), asked, seed), await alone(make, asked))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(2, 8))
 @pytest.mark.parametrize("options", [{"chunk": 5}, {"prefix_tokens": 40}, {"prefix_reuse": False}, {"batch": 6}])
 async def test_any_options(model: Model, make: Make, seed: int, options: dict[str, Any]) -> None:
     asked = wants(model, 50 + seed, 10)
     agree(await crowd(make(**options), asked, seed), await alone(make, asked))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(3, 16))
 async def test_prefixes_are_restored_from_the_host_cache(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, 100 + seed, 16)
     decoder = make(host_cache=1 << 20)
@@ -136,7 +140,8 @@ async def test_prefixes_are_restored_from_the_host_cache(model: Model, make: Mak
         agree(await crowd(decoder, asked[start : start + 4], seed), expected[start : start + 4])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(4, 24))
 async def test_a_cache_that_is_always_full(model: Model, make: Make, seed: int) -> None:
     if model.recurrent:
         pytest.skip("a recurrent state takes the same room however long the text is")
@@ -145,13 +150,15 @@ async def test_a_cache_that_is_always_full(model: Model, make: Make, seed: int) 
     agree(await crowd(make(cells=256), asked, seed), await alone(make, asked))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(2, 12))
 async def test_one_at_a_time(model: Model, make: Make, seed: int) -> None:
     asked = wants(model, 300 + seed, 8)
     agree(await crowd(make(deterministic=True), asked, seed), await alone(make, asked))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(3, 16))
 async def test_speculation_changes_nothing(model: Model, make: Make, seed: int) -> None:
     if model.recurrent or model.window:
         pytest.skip("refused at load: such memories cannot be cut")

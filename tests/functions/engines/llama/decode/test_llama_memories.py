@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from ggufs.memories import recurrent, windowed, write
+from ggufs.llamas import write
+from ggufs.memories import recurrent, windowed
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
@@ -20,7 +21,6 @@ from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.prefix_cache.slots import Slots
 
 pytestmark = pytest.mark.anyio
-
 Open = Callable[[bool], Decoder]
 
 

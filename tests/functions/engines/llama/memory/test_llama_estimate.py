@@ -37,8 +37,8 @@ def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) << 10
 before = anonymous()
 model = Model.open(path, options, Target())
-made = Context.open(model, options, Target(), context=context, slots=slots, threads=2)
-for start in range(0, min(context, 1024), options.batch):
+made = Context.open(model, options, Target(), context=context, slots=slots, threads=1)
+for start in range(0, min(context, options.batch), options.batch):
     made.begin()
     made.add(0, [5] * min(options.batch, context), start, output=1)
     assert made.compute() == 0
@@ -66,7 +66,7 @@ def load(path: Path, options: dict[str, Any], **manifest: Any) -> Load:
         ({"cache_type_k": "q8_0", "cache_type_v": "q8_0"}, 8192, 2),
         ({"cache_type_k": "f32", "cache_type_v": "f32"}, 2048, 2),
         ({"flash_attention": "off"}, 1024, 1),
-        ({"batch": 2048, "ubatch": 2048}, 2048, 4),
+        ({"batch": 1024, "ubatch": 1024}, 1024, 4),
     ],
 )
 def test_a_real_model(smollm2: Path, options: dict[str, Any], context: int, slots: int) -> None:
@@ -83,13 +83,13 @@ def test_a_real_model(smollm2: Path, options: dict[str, Any], context: int, slot
 
 
 def gemma() -> tuple[dict[str, Any], dict[str, Any]]:
-    from test_llama_memories import windowed
+    from ggufs.memories import windowed
 
     return windowed()
 
 
 def mamba() -> tuple[dict[str, Any], dict[str, Any]]:
-    from test_llama_memories import recurrent
+    from ggufs.memories import recurrent
 
     return recurrent()
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.memory.devices import Target, choose, pool_of
@@ -131,7 +132,8 @@ def test_llama_cpp_messages_without_the_folder() -> None:
     assert ran_out_of_memory([(4, "ggml: Failed to allocate buffer")]) and not ran_out_of_memory(heard)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.soak
+@walks.examples(60, 1000)
 @given(st.text(alphabet="ab  \n\t0<|>äßéñ漢字かな🦊🙂", max_size=60))
 def test_tokens_spell_the_text(model: Model, text: str) -> None:
     words = model.vocabulary

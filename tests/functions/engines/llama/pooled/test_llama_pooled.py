@@ -48,7 +48,7 @@ def load(path: Path, options: dict[str, Any] | None = None, **manifest: Any) -> 
         path=str(path),
         engine="llama",
         options=msgspec.Raw(msgspec.msgpack.encode(options or {})),
-        threads=2,
+        threads=1,
         memory={"ram": 8 << 30},
     )
 

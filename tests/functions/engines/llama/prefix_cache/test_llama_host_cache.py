@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 from test_llama_slots import SYSTEM, Cells, take
 
@@ -102,7 +103,8 @@ def test_all_saved_prefixes_are_yielded_at_shutdown() -> None:
     assert sorted(held[0] for held in memory.held.values() if held) == [0, 1000]
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.soak
+@walks.examples(100, 3000)
 @given(st.data(), st.integers(0, 400), st.booleans())
 def test_the_kv_cache_matches_the_slots_and_the_host_cache_its_limit(
     data: st.DataObject, bound: int, shares: bool

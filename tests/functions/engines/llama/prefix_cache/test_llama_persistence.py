@@ -19,7 +19,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from ggufs.memories import recurrent, windowed, write
+from ggufs import llamas
+from ggufs.memories import recurrent, windowed
 
 from functions.chat.api import ChatRequest, Done, Text
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
@@ -51,11 +52,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "coldframe" / "prefixes"
 
 
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return llamas.write(tmp_path_factory.mktemp("gguf") / "tiny.gguf", *llamas.llama())
+
+
 @pytest.fixture(params=["llama", "sliding window", "recurrent"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, smollm2: Path) -> Path:
     if request.param == "llama":
         return smollm2
-    return write(tmp_path / "tiny.gguf", *(windowed if request.param == "sliding window" else recurrent)())
+    return llamas.write(tmp_path / "tiny.gguf", *(windowed if request.param == "sliding window" else recurrent)())
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def open_(cache: Path) -> Iterator[Opener]:
             path=str(path),
             engine="llama",
             options=msgspec.Raw(msgspec.msgpack.encode({"keep_prefixes": kept, "batch": 64, **options})),
-            threads=2,
+            threads=1,
             memory={"ram": 8 << 30},
         )
         opened.append(Writer.load(load, Writer.plan(load), lambda stage, done=0, total=0: None))
@@ -115,27 +121,27 @@ async def test_the_next_instance_reuses_saved_prefixes(open_: Opener, path: Path
     assert again == fresh
 
 
-async def test_a_shared_prefix_is_enough(open_: Opener, smollm2: Path) -> None:
-    first = open_(smollm2)
+async def test_a_shared_prefix_is_enough(open_: Opener, tiny: Path) -> None:
+    first = open_(tiny)
     await generate(first, STORY + "One day it met a hare.")
     first.close()
-    second = open_(smollm2)
+    second = open_(tiny)
     other = STORY + "It never met anybody at all."
     text, cached = await generate(second, other)
     assert cached >= len(second.model.vocabulary.tokenize(STORY, special=False)) - 2
-    assert text == (await generate(open_(smollm2, kept=False), other))[0]
+    assert text == (await generate(open_(tiny, kept=False), other))[0]
 
 
-async def test_nothing_is_saved_by_default(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_nothing_is_saved_by_default(open_: Opener, tiny: Path, cache: Path) -> None:
     for options in ({"kept": False}, {"prefix_reuse": False}, {"deterministic": True}):
-        instance = open_(smollm2, **options)
+        instance = open_(tiny, **options)
         await generate(instance, STORY, limit=2)
         instance.close()
     assert not cache.exists()
 
 
-async def test_short_and_shared_prefixes_are_not_saved(open_: Opener, smollm2: Path, cache: Path) -> None:
-    instance = open_(smollm2)
+async def test_short_and_shared_prefixes_are_not_saved(open_: Opener, tiny: Path, cache: Path) -> None:
+    instance = open_(tiny)
     await generate(instance, "Hello", limit=4)
     await generate(instance, STORY + "A", limit=1)
     await generate(instance, STORY + "B", limit=1)
@@ -143,9 +149,9 @@ async def test_short_and_shared_prefixes_are_not_saved(open_: Opener, smollm2: P
     assert len(files(cache)) == 1
 
 
-async def test_more_prefixes_than_slots(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_more_prefixes_than_slots(open_: Opener, tiny: Path, cache: Path) -> None:
     """What was put aside to make room for another one is kept as well, the last one asked for first."""
-    instance = open_(smollm2, slots=1, context=512)
+    instance = open_(tiny, slots=1, context=512)
     texts = [f"{start} {STORY}" for start in ("First of all,", "Secondly, too,", "At last, for us,")]
     for text in texts:
         await generate(instance, text, limit=1)
@@ -153,7 +159,7 @@ async def test_more_prefixes_than_slots(open_: Opener, smollm2: Path, cache: Pat
     held = len(host_cache) if host_cache is not None else 0
     instance.close()
     assert len(files(cache)) == 1 + held
-    again = open_(smollm2, slots=1, context=512)
+    again = open_(tiny, slots=1, context=512)
     assert (await generate(again, texts[-1]))[1] > 32
 
 
@@ -194,89 +200,87 @@ BREAKS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("what", BREAKS)
-async def test_a_broken_file_is_deleted_and_ignored(open_: Opener, smollm2: Path, cache: Path, what: str) -> None:
-    file = await kept(open_, smollm2, cache)
+async def test_a_broken_file_is_deleted_and_ignored(open_: Opener, tiny: Path, cache: Path, what: str) -> None:
+    file = await kept(open_, tiny, cache)
     BREAKS[what](file)
-    open_(smollm2)
+    open_(tiny)
     assert not file.exists()
-    await forgotten(open_, smollm2)
+    await forgotten(open_, tiny)
 
 
-async def test_a_sealed_file_that_llama_cpp_refuses(open_: Opener, smollm2: Path, cache: Path) -> None:
+async def test_a_sealed_file_that_llama_cpp_refuses(open_: Opener, tiny: Path, cache: Path) -> None:
     """Label and checksum are right, and the state is that of other tokens, or none."""
-    file = await kept(open_, smollm2, cache)
+    file = await kept(open_, tiny, cache)
     label = prefix_store._label(file, file.stat().st_size)
     state = file.read_bytes()[: label.size]
     for wrong in (state[: label.size // 2], b"", state[:8] + b"\1\0\0\0" + state[12:], bytes(12) + state[12:]):
         file.write_bytes(wrong)
         prefix_store._seal(file, label)
-        open_(smollm2)
+        open_(tiny)
         assert not file.exists()
     file.write_bytes(state)
     prefix_store._seal(file, label)
-    _, cached = await generate(open_(smollm2), STORY)
+    _, cached = await generate(open_(tiny), STORY)
     assert cached > 32
 
 
-async def test_prefixes_are_only_valid_for_their_context_parameters(open_: Opener, smollm2: Path, cache: Path) -> None:
-    file = await kept(open_, smollm2, cache)
-    await forgotten(open_, smollm2, context=256)
-    await forgotten(open_, smollm2, slots=2)
-    await forgotten(open_, smollm2, cache_type_k="q8_0")
+async def test_prefixes_are_only_valid_for_their_context_parameters(open_: Opener, tiny: Path, cache: Path) -> None:
+    file = await kept(open_, tiny, cache)
+    await forgotten(open_, tiny, context=384)
+    await forgotten(open_, tiny, slots=2)
+    await forgotten(open_, tiny, cache_type_k="f32")
     assert file.exists()
-    assert (await generate(open_(smollm2), STORY))[1] > 32
+    assert (await generate(open_(tiny), STORY))[1] > 32
 
 
-async def test_a_changed_model_file_invalidates_prefixes(
-    open_: Opener, smollm2: Path, cache: Path, tmp_path: Path
-) -> None:
-    path = shutil.copy(smollm2, tmp_path / "model.gguf")
+async def test_a_changed_model_invalidates_prefixes(open_: Opener, tiny: Path, cache: Path, tmp_path: Path) -> None:
+    path = shutil.copy(tiny, tmp_path / "model.gguf")
     await kept(open_, path, cache)
     os.utime(path, (1, 1))
     await forgotten(open_, path)
 
 
 async def test_another_version_of_llama_cpp(
-    open_: Opener, smollm2: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    open_: Opener, tiny: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await kept(open_, smollm2, cache)
+    await kept(open_, tiny, cache)
     monkeypatch.setattr(persistence, "VERSION", "another")
-    await forgotten(open_, smollm2)
+    await forgotten(open_, tiny)
 
 
-async def test_prefixes_of_an_adapter_that_is_not_there(open_: Opener, smollm2: Path, cache: Path) -> None:
-    file = await kept(open_, smollm2, cache)
+async def test_prefixes_of_an_adapter_that_is_not_there(open_: Opener, tiny: Path, cache: Path) -> None:
+    file = await kept(open_, tiny, cache)
     label = prefix_store._label(file, file.stat().st_size)
     file.write_bytes(file.read_bytes()[: label.size])
     prefix_store._seal(file, msgspec.structs.replace(label, adapter="of an adapter"))
-    await forgotten(open_, smollm2)
+    await forgotten(open_, tiny)
 
 
-async def test_the_limit_on_bytes_evicts_the_oldest(open_: Opener, smollm2: Path, cache: Path) -> None:
-    story = await kept(open_, smollm2, cache)
+async def test_the_limit_on_bytes_evicts_the_oldest(open_: Opener, tiny: Path, cache: Path) -> None:
+    story = await kept(open_, tiny, cache)
     os.utime(story, (time.time() - 100,) * 2)
     bound = int(story.stat().st_size * 2.5)
     for text in ("A poem of the sea and of its waves. " * 8, "A list of words that nobody knows. " * 8):
-        instance = open_(smollm2, kept=f"{bound}B")
+        instance = open_(tiny, kept=f"{bound}B")
         await generate(instance, text, limit=1)
         instance.close()
         assert sum(file.stat().st_size for file in files(cache)) <= bound
     assert not story.exists() and files(cache)
 
 
-async def test_prefixes_larger_than_the_limit_are_not_written(open_: Opener, smollm2: Path, cache: Path) -> None:
-    instance = open_(smollm2, kept="10KB")
+async def test_prefixes_larger_than_the_limit_are_not_written(open_: Opener, tiny: Path, cache: Path) -> None:
+    instance = open_(tiny, kept="10KB")
     await generate(instance, STORY, limit=1)
     instance.close()
     assert files(cache) == []
 
 
 async def test_a_disk_that_cannot_be_written_affects_nothing_else(
-    open_: Opener, smollm2: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    open_: Opener, tiny: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text("not a folder")
-    instance = open_(smollm2)
+    instance = open_(tiny)
     await generate(instance, STORY, limit=1)
     instance.close()
     assert cache.read_text() == "not a folder"
@@ -293,21 +297,21 @@ async def test_two_workers_at_once(open_: Opener, smollm2: Path, cache: Path) ->
     assert (await generate(open_(smollm2), STORY))[1] > 32
 
 
-async def test_closing_in_the_middle_of_an_answer(open_: Opener, smollm2: Path) -> None:
-    instance = open_(smollm2)
+async def test_closing_in_the_middle_of_an_answer(open_: Opener, tiny: Path) -> None:
+    instance = open_(tiny)
     prompt = instance.model.vocabulary.tokenize(STORY, special=False)
     generation = instance.decoder.generate([GenerationRequest(prompt=prompt, limit=300, endless=True)])
     await anext(generation)
     instance.close()
-    text, cached = await generate(open_(smollm2), STORY)
+    text, cached = await generate(open_(tiny), STORY)
     assert cached > 32
-    assert text == (await generate(open_(smollm2, kept=False), STORY))[0]
+    assert text == (await generate(open_(tiny, kept=False), STORY))[0]
 
 
-async def test_eviction_stays_quick(open_: Opener, smollm2: Path) -> None:
+async def test_eviction_stays_quick(open_: Opener, tiny: Path) -> None:
     quickest = math.inf
     for attempt in range(3):  # the best of several: another program may have the processor in the moment
-        instance = open_(smollm2, context=1024)
+        instance = open_(tiny, context=1024)
         for number in range(3):
             await generate(instance, f"Chapter {number} of book {attempt}. {STORY * 2}", limit=1)
         start = time.perf_counter()
@@ -318,13 +322,11 @@ async def test_eviction_stays_quick(open_: Opener, smollm2: Path) -> None:
     assert quickest < 2
 
 
-async def test_prefixes_of_deleted_models_are_deleted(
-    open_: Opener, smollm2: Path, cache: Path, tmp_path: Path
-) -> None:
-    path = shutil.copy(smollm2, tmp_path / "model.gguf")
+async def test_prefixes_of_deleted_models_are_deleted(open_: Opener, tiny: Path, cache: Path, tmp_path: Path) -> None:
+    path = shutil.copy(tiny, tmp_path / "model.gguf")
     file = await kept(open_, path, cache)
     path.unlink()
-    instance = open_(smollm2)
+    instance = open_(tiny)
     await generate(instance, STORY, limit=1)
     instance.close()
     assert not file.parent.exists() and len(files(cache)) == 1

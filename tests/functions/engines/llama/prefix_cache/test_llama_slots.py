@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+import walks
+from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.llama.prefix_cache.slots import WORTH_WAITING, Slot, Slots
@@ -166,7 +167,8 @@ def test_dropping_idle_slots() -> None:
     assert not slots.drop_idle()
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.soak
+@walks.examples(100, 3000)
 @given(st.data(), st.booleans(), st.booleans())
 def test_the_kv_cache_always_matches_the_slots(data: st.DataObject, shares: bool, cuts: bool) -> None:
     memory = Cells(cuts or shares)

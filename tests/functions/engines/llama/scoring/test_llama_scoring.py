@@ -59,7 +59,7 @@ class Reference:
     """Full logits of whole sequences, one after another, from a fresh cache each time."""
 
     def __init__(self, path: Path, **more: Any) -> None:
-        more = {"type_k": 0, "type_v": 0, "n_threads": 1} | more
+        more = {"type_k": 0, "type_v": 0, "n_threads": 1, "n_threads_batch": 1} | more
         self.llama = llama_cpp.Llama(str(path), n_ctx=1024, logits_all=True, verbose=False, **more)
 
     def log(self, prompt: Sequence[int], answer: Sequence[int]) -> float:

@@ -13,6 +13,7 @@ import loads
 import msgspec
 import numpy as np
 import pytest
+import walks
 from ggufs import llamas
 
 from functions.engines.llama.memory.plan import PROCESS
@@ -35,9 +36,9 @@ def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) << 10
 before = anonymous()
 model = Model.open(path, options, Target())
-made = ScoringContext.make(model, options, Target(), cells=cells, threads=2)
+made = ScoringContext.make(model, options, Target(), cells=cells, threads=1)
 size = made.batch.size
-for start in range(0, cells - size + 1, size):
+for start in range(0, min(cells - size, size) + 1, size):
     made.begin_shared([0])
     for at in range(size):
         made.batch.add([5], start + at, 0, 1, output=at >= size - SEQUENCES)
@@ -53,7 +54,8 @@ def drawn(dice: random.Random) -> list[Branch]:
     return [Branch(some(1, 6), [some(1, 4) for _ in range(dice.randrange(1, 5))]) for _ in range(dice.randrange(1, 30))]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(20, 300))
 @pytest.mark.parametrize(("steps", "leaves"), [(1, 1), (7, 3), (1000, 56), (1000, 1)])
 def test_batches_compute_every_target_after_its_ancestors(seed: int, steps: int, leaves: int) -> None:
     tree = Tree(drawn(random.Random(seed)))
@@ -79,7 +81,8 @@ def test_batches_compute_every_target_after_its_ancestors(seed: int, steps: int,
     assert [id(node) for node in seen] == [id(node) for node in targets]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(8, 100))
 @pytest.mark.parametrize("stem", [1, 30, 90, 101, 250, 1000])
 @pytest.mark.parametrize("leaves", [3, 56])
 def test_batches_compute_few_nodes_twice(seed: int, stem: int, leaves: int) -> None:
@@ -147,7 +150,8 @@ class Cells:
         self.held.pop(sequence, None)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", walks.seeds(15, 300))
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_cached_prefixes_never_exceed_the_cells(seed: int, count: int) -> None:
     dice, memory = random.Random(seed), Cells()

@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             path=str(path),
             engine="llama",
             options=msgspec.Raw(msgspec.msgpack.encode(msgspec.convert(options, LlamaOptions))),
-            threads=2,
+            threads=1,
             memory={"ram": 4 << 30},
             base=str(tmp_path),
         )

@@ -1,6 +1,6 @@
 """Short texts with what is true of them: a small set that tells a prompt that works from one that does not.
 
-Written for these tests. Each text has a sentiment, a topic, how satisfied its writer is from 0 to 4 (None where that
+Written for this benchmark. Each text has a sentiment, a topic, how satisfied its writer is from 0 to 4 (None where that
 makes no sense), statements that are true of it, and statements that are not.
 """
 

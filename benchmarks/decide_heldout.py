@@ -1,6 +1,6 @@
 """Texts that no prompt and no option was chosen on: what a shipped manifest is worth, measured and nothing else.
 
-Written for these tests, three texts of each of twelve subjects. Whoever chooses prompts does so on `labelled`.
+Written for this benchmark, three texts of each of twelve subjects. Whoever chooses prompts does so on `labelled`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,11 @@
+"""What a ner function can be asked."""
+
+from __future__ import annotations
+
+from functions.ner.api import NerAnswer, NerRequest
+from functions.ner.inputs import check
+from host.function import Operation
+
+NER: Operation[NerRequest, NerAnswer] = Operation(
+    name="ner", request=NerRequest, answer=NerAnswer, check=check, path="/v1/ner"
+)

@@ -1,0 +1,11 @@
+"""What a rerank function can be asked."""
+
+from __future__ import annotations
+
+from functions.rerank.api import RerankRequest, Scores
+from functions.rerank.request import check
+from host.function import Operation
+
+RERANK: Operation[RerankRequest, Scores] = Operation(
+    name="rerank", request=RerankRequest, answer=Scores, check=check, path="/v1/rerank"
+)
