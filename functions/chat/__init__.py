@@ -1,4 +1,4 @@
-"""The function `chat`: conversations answered with text. This page only registers it."""
+"""The chat function: OpenAI's chat completions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a chat is asked and answers: OpenAI's request as SDKs send it, and the events every wire format is made from.
+"""The request of OpenAI's chat completions, and the events of an answer, from which renderers make the response.
 
-`null` means the same as absent everywhere, and unknown fields are ignored. It knows no HTTP and no engine.
+`null` is the same as absent, and unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """One part of a message's content; only text is served."""
+    """A content part of a message; only text is served."""
 
     type: str = "text"
     text: str | None = None
@@ -35,7 +35,7 @@ class Message(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class StreamOptions(msgspec.Struct, kw_only=True, frozen=True):
-    """How a stream is sent."""
+    """OpenAI's `stream_options`."""
 
     include_usage: bool | None = None
 
@@ -69,7 +69,7 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
-    # Known, and not served (yet): `checks` refuses them when they are set to something.
+    # Known, and not served: `checks` refuses them when they are set.
     tools: Any = None
     tool_choice: Any = None
     functions: Any = None
@@ -96,12 +96,12 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
 
     @property
     def choices(self) -> int:
-        """How many answers are wanted."""
+        """How many answers to generate."""
         return self.n or 1
 
     @property
     def limit(self) -> int | None:
-        """Tokens per answer at most; the newer name wins."""
+        """The most tokens of an answer; `max_completion_tokens` goes first."""
         return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
 
     @property
@@ -111,7 +111,7 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", array_like=True):
-    """More of the answer `index`."""
+    """Text that is added to the answer `index`."""
 
     index: int
     text: str

@@ -1,4 +1,4 @@
-"""Checks a chat request by OpenAI's rules before any model is asked; errors name the field."""
+"""Checks chat requests by OpenAI's rules, in the host; errors name the field."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from host.errors import InvalidRequest, UnsupportedParameter
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")
-"""Variables of chat templates that are not the client's to set by `chat_template_kwargs`."""
+"""Variables of chat templates that `chat_template_kwargs` may not set."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-MOST_CHOICES = 16
-MOST_STOPS = 4
+CHOICES_MAX = 16
+STOPS_MAX = 4
 
 # Field -> lowest, highest, whether the lowest itself is allowed.
 _RANGES: dict[str, tuple[float, float, bool]] = {
@@ -25,13 +25,13 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
     "presence_penalty": (-2, 2, True),
     "repeat_penalty": (0, 10, False),
     "repetition_penalty": (0, 10, False),
-    "n": (1, MOST_CHOICES, True),
+    "n": (1, CHOICES_MAX, True),
     "max_tokens": (1, 1 << 31, True),
     "max_completion_tokens": (1, 1 << 31, True),
     "seed": (-(1 << 63), (1 << 63) - 1, True),
 }
 
-# Field -> values that ask for nothing, besides null, false and whatever is empty.
+# Field -> values that have no effect, besides null, false and empty ones.
 _UNSERVED: dict[str, tuple[Any, ...]] = {
     "tools": (),
     "functions": (),
@@ -60,7 +60,7 @@ _UNSERVED: dict[str, tuple[Any, ...]] = {
 
 
 def check(request: ChatRequest) -> None:
-    """Raise `InvalidRequest` or `UnsupportedParameter` for the first thing that is wrong."""
+    """Raise `InvalidRequest` or `UnsupportedParameter` for the first field that is wrong."""
     _check_unserved(request)
     if not request.messages:
         raise InvalidRequest("`messages` is empty: expected at least one message", param="messages")
@@ -75,16 +75,18 @@ def check(request: ChatRequest) -> None:
         raise InvalidRequest("`stream_options` needs `stream: true`", param="stream_options")
     for key in request.chat_template_kwargs or {}:
         if key in RESERVED:
-            words = f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself"
-            raise InvalidRequest(words, param="chat_template_kwargs")
+            raise InvalidRequest(
+                f"`chat_template_kwargs` sets `{key}`: templates get that from the request itself",
+                param="chat_template_kwargs",
+            )
     check_choice(request.reasoning_effort, "reasoning_effort", EFFORTS)
 
 
 def _check_unserved(request: ChatRequest) -> None:
-    for field, harmless in _UNSERVED.items():
+    for field, no_effect in _UNSERVED.items():
         value = getattr(request, field)
-        asks = value is not None and value is not False and value not in ("", [], {}) and value not in harmless
-        if asks:
+        is_set = value is not None and value is not False and value not in ("", [], {}) and value not in no_effect
+        if is_set:
             raise UnsupportedParameter(f"`{field}` is not supported by this model: leave it out", param=field)
 
 
@@ -94,8 +96,9 @@ def _check_message(message: Message, where: str) -> None:
         for index, part in enumerate(message.content):
             _check_part(part, f"{where}.content[{index}]")
     elif message.content is None and message.role != "assistant":
-        words = f"`{where}.content` is missing: expected text or a list of text parts"
-        raise InvalidRequest(words, param=f"{where}.content")
+        raise InvalidRequest(
+            f"`{where}.content` is missing: expected text or a list of text parts", param=f"{where}.content"
+        )
 
 
 def _check_part(part: Part, where: str) -> None:
@@ -110,17 +113,17 @@ def _check_range(field: str, value: float | None, low: float, high: float, close
     if value is None or (low <= value <= high and (closed or value != low)):
         return
     if high >= 1 << 31:
-        wanted = f"at least {low}" if low >= 0 else "a 64-bit integer"
+        expected = f"at least {low}" if low >= 0 else "a 64-bit integer"
     else:
-        wanted = f"from {low} to {high}" if closed else f"above {low}, up to {high}"
-    raise InvalidRequest(f"`{field}` is {value}: expected {wanted}", param=field)
+        expected = f"from {low} to {high}" if closed else f"above {low}, up to {high}"
+    raise InvalidRequest(f"`{field}` is {value}: expected {expected}", param=field)
 
 
 def _check_stop(request: ChatRequest) -> None:
-    if len(request.stops) > MOST_STOPS:
-        raise InvalidRequest(f"`stop` has {len(request.stops)} strings: expected {MOST_STOPS} at most", param="stop")
+    if len(request.stops) > STOPS_MAX:
+        raise InvalidRequest(f"`stop` has {len(request.stops)} strings: expected {STOPS_MAX} at most", param="stop")
     if "" in request.stops:
-        raise InvalidRequest("`stop` holds an empty string: expected at least one character each", param="stop")
+        raise InvalidRequest("`stop` has an empty string: expected at least one character each", param="stop")
 
 
 def _check_logit_bias(biases: dict[str, float] | None) -> None:
@@ -137,8 +140,8 @@ def _check_ending(request: ChatRequest) -> None:
         raise InvalidRequest("`messages` ends with two assistant messages: expected one at most", param="messages")
     if request.continue_final_message:
         if last[-1] != "assistant":
-            words = "`continue_final_message` needs the last message to be the assistant's"
-            raise InvalidRequest(words, param="continue_final_message")
+            message = "`continue_final_message` needs the last message to be the assistant's"
+            raise InvalidRequest(message, param="continue_final_message")
         if request.add_generation_prompt:
-            words = "`continue_final_message` and `add_generation_prompt` exclude each other"
-            raise InvalidRequest(words, param="continue_final_message")
+            message = "`continue_final_message` and `add_generation_prompt` exclude each other"
+            raise InvalidRequest(message, param="continue_final_message")

@@ -1,7 +1,4 @@
-"""A request's messages as the plain data that chat templates take, bent to what the template at hand knows.
-
-It knows messages and roles, and nothing of templates' text, engines or HTTP.
-"""
+"""Converts a request's messages to the dictionaries that chat templates take, with roles that the template supports."""
 
 from __future__ import annotations
 
@@ -10,48 +7,51 @@ from typing import Any
 
 from functions.chat.api import Message
 
-Plain = dict[str, Any]
+TemplateMessage = dict[str, Any]
+"""A message as a template's variable."""
 
 
-def plain(messages: Sequence[Message], *, knows_system: bool = True, knows_developer: bool = False) -> list[Plain]:
-    """Return the messages as templates take them: content is text, never null.
+def to_template_messages(
+    messages: Sequence[Message], *, knows_system: bool = True, knows_developer: bool = False
+) -> list[TemplateMessage]:
+    """Return the messages as dictionaries; content is always text.
 
-    `developer` becomes `system`, and a leading system message goes into the user's first one, where the template at
-    hand knows no better.
+    The role `developer` becomes `system` where the template does not support it, and a system message is put in front
+    of the next user message where the template does not support that.
     """
-    found = [_message(message, knows_developer) for message in messages]
-    return found if knows_system else _without_system(found)
+    converted = [_convert(message, knows_developer) for message in messages]
+    return converted if knows_system else _merge_system(converted)
 
 
 def with_system(messages: Sequence[Message], default: str | None) -> Sequence[Message]:
-    """Return the messages, with the default system message before them when they bring none."""
+    """Return the messages, with the default system message first where they have none."""
     if default is None or any(message.role in ("system", "developer") for message in messages):
         return messages
     return [Message(role="system", content=default), *messages]
 
 
-def extras(effort: str | None, kwargs: dict[str, Any] | None) -> Plain:
-    """Return what a template may be told besides the messages."""
-    told: Plain = {}
+def template_kwargs(effort: str | None, kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the template's variables besides the messages; `kwargs` go before those of the reasoning effort."""
+    variables: dict[str, Any] = {}
     if effort is not None:
-        told = {"reasoning_effort": effort, "enable_thinking": effort != "none"}
-    return told | (kwargs or {})
+        variables = {"reasoning_effort": effort, "enable_thinking": effort != "none"}
+    return variables | (kwargs or {})
 
 
-def text(message: Message) -> str:
-    """Return the text of a message's content; parts stand on lines of their own."""
+def content_text(message: Message) -> str:
+    """Return the text of a message's content; parts are joined by line breaks."""
     if isinstance(message.content, list):
         return "\n".join(part.text or part.refusal or "" for part in message.content)
     return message.content or ""
 
 
-def _message(message: Message, knows_developer: bool) -> Plain:
+def _convert(message: Message, knows_developer: bool) -> TemplateMessage:
     role = message.role
     if role == "developer" and not knows_developer:
         role = "system"
-    found: Plain = {"role": role, "content": text(message)}
+    converted: TemplateMessage = {"role": role, "content": content_text(message)}
     if message.tool_calls:
-        found["tool_calls"] = message.tool_calls
+        converted["tool_calls"] = message.tool_calls
     reasoning = message.reasoning_content if message.reasoning_content is not None else message.reasoning
     for key, value in (
         ("name", message.name),
@@ -59,13 +59,13 @@ def _message(message: Message, knows_developer: bool) -> Plain:
         ("reasoning_content", reasoning),
     ):
         if value is not None:
-            found[key] = value
-    return found
+            converted[key] = value
+    return converted
 
 
-def _without_system(messages: list[Plain]) -> list[Plain]:
-    """Put system messages in front of the user message that follows them."""
-    kept: list[Plain] = []
+def _merge_system(messages: list[TemplateMessage]) -> list[TemplateMessage]:
+    """Put system messages in front of the next user message."""
+    kept: list[TemplateMessage] = []
     pending: list[str] = []
     for message in messages:
         if message["role"] in ("system", "developer"):

@@ -1,7 +1,4 @@
-"""Chat on llama.cpp: messages become a prompt, the prompt a generation, its news chat events.
-
-It knows the model's template and vocabulary, and nothing of HTTP or of how batches are computed.
-"""
+"""Chat on llama.cpp: renders messages by the chat template, generates text, and yields chat events."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from functions.engines.llama.instance import LlamaInstance
 from host.errors import ContextLengthExceeded, InvalidRequest, LoadFailed
 from host.function import Usage
 
-_LONG = 16_384
-"""Characters of a conversation beyond which it is rendered and counted in a thread, off the event loop."""
+_INLINE_CHARACTERS = 16_384
+"""Characters of a conversation that is rendered and tokenised on the event loop; a longer one goes to a thread."""
 
 
 class LlamaChat(LlamaInstance):
@@ -31,40 +28,41 @@ class LlamaChat(LlamaInstance):
     _no_template = "this model's file has no chat template: set `options.chat_template` in its manifest"
 
     def prepare(self) -> None:
-        """Compile the chat template; a wrong one in the manifest fails the load, one in the file only its chats."""
+        """Compile the chat template; an invalid one fails the load if it is the manifest's, else each request."""
         override = self.settings.chat_template
         source = override or self.model.chat_template()
         if source is None:
             return
-        words = self.model.vocabulary
+        vocabulary = self.model.vocabulary
         try:
-            self._template = ChatTemplate(source, bos=words.spelled(words.bos), eos=words.spelled(words.eos))
+            bos, eos = vocabulary.spelled(vocabulary.bos), vocabulary.spelled(vocabulary.eos)
+            self._template = ChatTemplate(source, bos=bos, eos=eos)
         except TemplateError as error:
             if override:
                 raise LoadFailed(f"options.chat_template is not valid Jinja: {error}") from None
             self._no_template = f"the chat template in this model's file is not valid Jinja: {error}"
 
     def answer(self, request: ChatRequest) -> AsyncIterator[ChatEvent]:
-        """Answer with text as it is generated, a finish for each choice, and the usage.
+        """Yield text as it is generated, a finish for each choice, and the usage.
 
-        Raises `InvalidRequest` for what the template or the vocabulary refuses, and `ContextLengthExceeded`.
+        Raises `InvalidRequest` for messages that the template rejects, and `ContextLengthExceeded`.
         """
         return self._answer(request)
 
     async def _answer(self, request: ChatRequest) -> AsyncIterator[ChatEvent]:
-        wants = await self._wants(request)
+        generations = await self._generation_requests(request)
         prompt = cached = completion = accepted = rejected = 0
-        async with aclosing(self.decoder.generate(wants)) as generation:
-            async for news in generation:
-                match news:
+        async with aclosing(self.decoder.generate(generations)) as generation:
+            async for event in generation:
+                match event:
                     case TextDelta(index=index, text=text):
                         yield Text(index, text)
                     case Finished(index=index, reason=reason):
                         if index == 0:
-                            prompt, cached = news.prompt_tokens, news.cached_tokens
-                        completion += news.completion_tokens
-                        accepted += news.accepted_tokens
-                        rejected += news.rejected_tokens
+                            prompt, cached = event.prompt_tokens, event.cached_tokens
+                        completion += event.completion_tokens
+                        accepted += event.accepted_tokens
+                        rejected += event.rejected_tokens
                         yield Finish(index, _reason(reason))
         yield Done(
             Usage(
@@ -76,10 +74,10 @@ class LlamaChat(LlamaInstance):
             )
         )
 
-    async def _wants(self, request: ChatRequest) -> list[GenerationRequest]:
+    async def _generation_requests(self, request: ChatRequest) -> list[GenerationRequest]:
         adapter = self.adapter(request.model, request.adapter)
-        length = sum(len(conversation.text(message)) for message in request.messages)
-        if length > _LONG:
+        length = sum(len(conversation.content_text(message)) for message in request.messages)
+        if length > _INLINE_CHARACTERS:
             prompt = await asyncio.to_thread(self._prompt, request)
         else:
             prompt = self._prompt(request)
@@ -93,7 +91,6 @@ class LlamaChat(LlamaInstance):
             )
         limit = min(left, request.limit or left)
         sampling = self._sampling(request)
-        endless = bool(request.ignore_eos)
         return [
             GenerationRequest(
                 prompt=prompt,
@@ -101,7 +98,7 @@ class LlamaChat(LlamaInstance):
                 sampling=_seeded(sampling, index),
                 stops=request.stops,
                 adapter=adapter,
-                endless=endless,
+                endless=bool(request.ignore_eos),
             )
             for index in range(request.choices)
         ]
@@ -110,15 +107,16 @@ class LlamaChat(LlamaInstance):
         template = self._template
         if template is None:
             raise InvalidRequest(self._no_template, param="model")
-        said = conversation.with_system(request.messages, self.settings.system)
-        messages = conversation.plain(
-            said, knows_system=template.knows_system, knows_developer=template.knows_developer
+        messages = conversation.to_template_messages(
+            conversation.with_system(request.messages, self.settings.system),
+            knows_system=template.knows_system,
+            knows_developer=template.knows_developer,
         )
-        extra = conversation.extras(request.reasoning_effort, request.chat_template_kwargs)
+        kwargs = conversation.template_kwargs(request.reasoning_effort, request.chat_template_kwargs)
         if request.continue_final_message:
-            text = template.render_open(messages, extra)
+            text = template.render_open(messages, kwargs)
         else:
-            text = template.render(messages, extra, open_answer=request.add_generation_prompt is not False)
+            text = template.render(messages, kwargs, open_answer=request.add_generation_prompt is not False)
         return self.model.vocabulary.prompt(text) or self._empty()
 
     def _empty(self) -> list[int]:
@@ -129,8 +127,8 @@ class LlamaChat(LlamaInstance):
         biases = {int(token): bias for token, bias in (request.logit_bias or {}).items()}
         beyond = next((token for token in biases if token >= size), None)
         if beyond is not None:
-            words = f"`logit_bias` has the token {beyond}: this model's tokens are 0 to {size - 1}"
-            raise InvalidRequest(words, param="logit_bias")
+            message = f"`logit_bias` has the token {beyond}: this model's tokens are 0 to {size - 1}"
+            raise InvalidRequest(message, param="logit_bias")
         repeat = request.repeat_penalty if request.repeat_penalty is not None else request.repetition_penalty
         default = self.sampling
         return Sampling(
@@ -152,7 +150,7 @@ def _or(value: float | None, default: float) -> float:
 
 
 def _seeded(sampling: Sampling, index: int) -> Sampling:
-    """Return the sampling of the answer `index`: answers to one seed differ from each other, always in the same way."""
+    """Return the sampling of the answer `index`, with a seed of its own: seed + index."""
     if sampling.seed is None or sampling.seed == -1 or not index:
         return sampling
     return msgspec.structs.replace(sampling, seed=sampling.seed + index)

@@ -1,4 +1,4 @@
-"""What a chat function can be asked."""
+"""The operation of the chat function."""
 
 from __future__ import annotations
 

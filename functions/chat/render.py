@@ -1,7 +1,4 @@
-"""Chat events as OpenAI's chat completion: one object, or a stream of chunks.
-
-It knows that wire format, and nothing of how the events come about. Other wire formats are renderers beside this one.
-"""
+"""Renders chat events as OpenAI's chat completion: one object, or a stream of chunks."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ from host.http.sse import DONE, frame
 
 
 class PromptDetails(msgspec.Struct, kw_only=True, frozen=True):
-    """Where the prompt's tokens came from."""
+    """OpenAI's `prompt_tokens_details`."""
 
     cached_tokens: int = 0
     audio_tokens: int = 0
 
 
 class CompletionDetails(msgspec.Struct, kw_only=True, frozen=True):
-    """What the answer's tokens were spent on."""
+    """OpenAI's `completion_tokens_details`."""
 
     reasoning_tokens: int = 0
     audio_tokens: int = 0
@@ -75,7 +72,7 @@ class Completion(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Delta(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What a chunk adds to an answer; only what is set is sent."""
+    """What a chunk adds to an answer; fields that are not set are left out."""
 
     role: str | msgspec.UnsetType = msgspec.UNSET
     content: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -103,7 +100,7 @@ class Chunk(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Heading(msgspec.Struct, kw_only=True, frozen=True):
-    """What every frame of one answer repeats."""
+    """The fields that all chunks of one answer repeat."""
 
     id: str
     created: int
@@ -123,7 +120,7 @@ def heading(request: ChatRequest) -> Heading:
 
 @functools.cache
 def fingerprint() -> str:
-    """Return a word that changes when the software that answers does."""
+    """Return OpenAI's `system_fingerprint`: a hash of the versions of coldframe, llama-cpp-python and transformers."""
     versions = []
     for name in ("coldframe", "llama-cpp-python", "transformers"):
         try:
@@ -188,7 +185,7 @@ def completion(request: ChatRequest, events: Iterable[ChatEvent]) -> Completion:
 
 
 def completion_usage(usage: Usage) -> CompletionUsage:
-    """Return the tokens counted as OpenAI tells them."""
+    """Return the usage in OpenAI's format."""
     return CompletionUsage(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,

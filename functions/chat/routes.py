@@ -1,4 +1,4 @@
-"""The HTTP side of chat: decode, ask the host, render."""
+"""HTTP routes of the chat function: OpenAI's `/v1/chat/completions`."""
 
 from __future__ import annotations
 

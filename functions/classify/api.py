@@ -1,4 +1,4 @@
-"""What goes in and out of a classifier: texts and how to read them, labels with scores; and OpenAI's moderations."""
+"""Requests, answers and JSON bodies of `/v1/classify` and of OpenAI's `/v1/moderations`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Texts = Annotated[
         },
     ),
 ]
-"""Items are checked in `functions.classify.inputs`, which can say which one is wrong."""
+"""Items are checked in `functions.classify.inputs`, whose errors name the item."""
 
 
 class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     raw_scores: bool | None = None
     """Answer the model's own numbers (logits) as scores. Which labels are listed stays the same."""
     function_to_apply: str | None = None
-    """What makes scores of the model's numbers, in place of its own choice: `softmax`, `sigmoid` or `none`."""
+    """The activation that turns logits into scores, in place of the model's: `softmax`, `sigmoid` or `none`."""
     windows: str | None = None
     """How to read a text that is longer than the model takes: `mean`, `max`, `first` or `off`."""
     truncate: bool | None = None
@@ -59,10 +59,10 @@ class ClassifyRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     max_length: int | None = None
     """The most tokens computed at once, if fewer than the model takes; longer texts are read as `windows` says."""
     user: Any = None
-    """Taken and not used."""
+    """Accepted and ignored."""
 
 
-class Scored(msgspec.Struct, kw_only=True, frozen=True):
+class LabelScore(msgspec.Struct, kw_only=True, frozen=True):
     """A label and its score."""
 
     label: str
@@ -70,13 +70,13 @@ class Scored(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Classification(msgspec.Struct, kw_only=True, frozen=True):
-    """What one text is."""
+    """The labels of one text or pair."""
 
     index: int
     label: str
     """The best label, whatever the threshold."""
     score: float
-    labels: list[Scored]
+    labels: list[LabelScore]
     """The labels that reach the threshold, best first, `top_k` of them at most."""
     all_scores: dict[str, float]
     """Every label's score, in the model's order or in that of `labels`."""
@@ -86,7 +86,7 @@ class Classification(msgspec.Struct, kw_only=True, frozen=True):
     """Whether the end of the text was not read."""
 
 
-class Classified(msgspec.Struct, kw_only=True, frozen=True):
+class ClassifyAnswer(msgspec.Struct, kw_only=True, frozen=True):
     """The classifications of one request, in the order of its texts."""
 
     model: str
@@ -128,17 +128,17 @@ class ModerationRequest(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Moderation(msgspec.Struct, kw_only=True, frozen=True):
-    """The verdict on one input. Every mapping has all of OpenAI's categories."""
+    """The moderation of one input. Every mapping has all of OpenAI's categories."""
 
     flagged: bool
     categories: dict[str, bool]
     category_scores: dict[str, float]
     category_applied_input_types: dict[str, list[str]]
-    """`["text"]`, or nothing for a category that no label of the model stands for."""
+    """`["text"]`, or an empty list for a category that no label of the model maps to."""
 
 
-class Moderated(msgspec.Struct, kw_only=True, frozen=True):
-    """The verdicts of one request, in the order of its inputs."""
+class ModerationAnswer(msgspec.Struct, kw_only=True, frozen=True):
+    """The moderations of one request, in the order of its inputs."""
 
     model: str
     """The manifest's name."""

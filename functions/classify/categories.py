@@ -1,4 +1,4 @@
-"""OpenAI's categories of harmful content, and the sentence for a word that is none of them. It knows no model."""
+"""OpenAI's moderation categories, and a hint for unknown names of categories or labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CATEGORIES = (
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return what to say of a word that is not known: the nearest one that is, or some of them."""
+    """Return the end of an error message about an unknown name: the nearest known one, or the first 20."""
     names = list(known)
     by_lower = {name.lower(): name for name in reversed(names)}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

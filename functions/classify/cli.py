@@ -1,4 +1,4 @@
-"""Classification at a command line: the words are one text, and each label is printed with its score."""
+"""Classification at the command line: the arguments are one text; each label is printed with its score."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 class ClassifyCli:
-    """See `host.function.Shell`."""
+    """See `host.function.Cli`."""
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask for the labels of the whole text."""
+        """Return a request for the labels of the text."""
         return {"input": text}
 
     def show(self, answer: Any) -> str:
-        """Return a line for each label that is listed, best first; the best one where none reaches its threshold."""
+        """Return a line for each listed label, best first; the best one where none reaches its threshold."""
         return "\n".join(_lines(item) for item in answer["data"])
 
 

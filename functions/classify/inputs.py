@@ -1,6 +1,6 @@
-"""A classify request's texts, pairs and labels: checked for the client, then read by the model's side.
+"""Checks and parses the texts, pairs and labels of classify and moderation requests.
 
-`check` and `check_moderation` run in the host, once; the other functions read requests that they accepted.
+`check` and `check_moderation` run in the host; the `parse_` functions expect requests that passed them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ ACTIVATIONS = ("softmax", "sigmoid", "none")
 
 
 class Pair(NamedTuple):
-    """Two texts that are read as one input."""
+    """Two texts that are classified together."""
 
     text: str
     text_pair: str
 
 
 Input = str | Pair
-"""What gets a classification: a text or a pair."""
+"""A text or a pair."""
 
 
 def check(request: ClassifyRequest) -> None:
-    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    """Raise `InvalidRequest` for a request that no model could answer."""
     name = set_field(request, FIELDS)
     _check_inputs(name, getattr(request, name))
     _check_labels(request.labels)
@@ -46,41 +46,41 @@ def check(request: ClassifyRequest) -> None:
 
 
 def check_moderation(request: ModerationRequest) -> None:
-    """Raise `InvalidRequest` for an input that is no text, list of texts or list of text parts."""
-    given = request.input
-    if isinstance(given, str):
-        check_text(given, "input")
+    """Raise `InvalidRequest` unless the input is a text, a list of texts, or a list of text parts."""
+    value = request.input
+    if isinstance(value, str):
+        check_text(value, "input")
         return
-    check_count(given, "input", TEXTS_MAX)
-    check_item = _check_part if isinstance(given[0], dict) else check_text
-    for param, item in zip(item_params("input", given), given, strict=True):
+    check_count(value, "input", TEXTS_MAX)
+    check_item = _check_part if isinstance(value[0], dict) else check_text
+    for param, item in zip(item_params("input", value), value, strict=True):
         check_item(item, param)
 
 
-def field_of(request: ClassifyRequest) -> str:
+def input_field(request: ClassifyRequest) -> str:
     """Return the name of the field that holds the texts."""
     return next(name for name in FIELDS if getattr(request, name) is not None)
 
 
-def inputs_of(given: Any) -> list[Input]:
+def parse_inputs(value: Any) -> list[Input]:
     """Return the texts and pairs of a field."""
-    return [_read(item) for item in given] if isinstance(given, list) else [_read(given)]
+    return [_read(item) for item in value] if isinstance(value, list) else [_read(value)]
 
 
-def labels_of(request: ClassifyRequest) -> list[str] | None:
-    """Return the labels of a zero-shot request, None for none."""
-    given = request.labels
-    return _split(given) if isinstance(given, str) else given
+def parse_labels(request: ClassifyRequest) -> list[str] | None:
+    """Return the labels of a zero-shot request, None where it has none."""
+    value = request.labels
+    return _split(value) if isinstance(value, str) else value
 
 
-def moderated_texts(request: ModerationRequest) -> tuple[list[str], bool]:
-    """Return the texts to judge, and whether they are the parts of one input."""
-    given = request.input
-    if isinstance(given, str):
-        return [given], False
-    if isinstance(given[0], dict):
-        return [part["text"] for part in given], True
-    return given, False
+def moderation_texts(request: ModerationRequest) -> tuple[list[str], bool]:
+    """Return the texts to moderate, and whether they are the parts of a single input."""
+    value = request.input
+    if isinstance(value, str):
+        return [value], False
+    if isinstance(value[0], dict):
+        return [part["text"] for part in value], True
+    return value, False
 
 
 def _read(item: Any) -> Input:
@@ -96,14 +96,14 @@ def _split(labels: str) -> list[str]:
     return [label.strip() for label in labels.split(",") if label.strip()]
 
 
-def _check_inputs(name: str, given: Any) -> None:
-    if isinstance(given, dict):
-        _check_pair(given, name)
-    elif isinstance(given, str):
-        check_text(given, name)
+def _check_inputs(name: str, value: Any) -> None:
+    if isinstance(value, dict):
+        _check_pair(value, name)
+    elif isinstance(value, str):
+        check_text(value, name)
     else:
-        check_count(given, name, TEXTS_MAX)
-        for param, item in zip(item_params(name, given), given, strict=True):
+        check_count(value, name, TEXTS_MAX)
+        for param, item in zip(item_params(name, value), value, strict=True):
             _check_input(item, param)
 
 
@@ -142,22 +142,22 @@ def _check_part(part: Any, param: str) -> None:
     check_text(part.get("text"), f"{param}.text")
 
 
-def _check_labels(given: str | list[Any] | None) -> None:
-    if given is None:
+def _check_labels(value: str | list[Any] | None) -> None:
+    if value is None:
         return
-    labels = _split(given) if isinstance(given, str) else given
+    labels = _split(value) if isinstance(value, str) else value
     check_count(labels, "labels", LABELS_MAX, "label")
     seen: set[str] = set()
     for param, label in zip(item_params("labels", labels), labels, strict=True):
         check_text(label, param)
         if label in seen:
-            raise InvalidRequest(f"{param} is {label!r}, which stands before it already", param=param)
+            raise InvalidRequest(f"{param} is {label!r}, which is listed already", param=param)
         seen.add(label)
 
 
-def _check_thresholds(given: float | dict[str, float] | None) -> None:
-    if isinstance(given, dict):
-        for label, number in given.items():
+def _check_thresholds(value: float | dict[str, float] | None) -> None:
+    if isinstance(value, dict):
+        for label, number in value.items():
             check_range(number, f"threshold.{label}", 0, 1)
     else:
-        check_range(given, "threshold", 0, 1)
+        check_range(value, "threshold", 0, 1)

@@ -1,6 +1,6 @@
-"""Classifiers on llama.cpp: a GGUF file with rank pooling that names what its numbers stand for.
+"""Classifiers on llama.cpp: GGUF files with rank pooling and label names (`classifier.output_labels`).
 
-A file says nothing of `problem_type`: several labels are taken to exclude each other unless `activation` says else.
+GGUF files have no `problem_type`: several labels get a softmax unless the manifest sets `activation`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from functions.classify.instance import Classifier
+from functions.classify.instance import ClassifyInstance
 from functions.engines.batching.classifier import Head, Logits
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
 from functions.engines.llama.model.library import lib
@@ -25,25 +25,24 @@ from host.function import Load, Plan, Progress
 
 
 class _Tokenizer:
-    """A file's vocabulary, whose tokens have no places in the text: nobody here asks for them."""
+    """A GGUF file's tokenizer. It has no character offsets, which classification does not need."""
 
-    def __init__(self, words: GgufTokenizer) -> None:
-        self._words = words
-        self.vocabulary = words.vocabulary
-        self.prefix, self.suffix = words.prefix, words.suffix
-        self.pair: PairFrame = words.pair
-        self.bare, self.frame, self.encode = words.bare, words.frame, words.encode
+    def __init__(self, tokenizer: GgufTokenizer) -> None:
+        self.vocabulary = tokenizer.vocabulary
+        self.prefix, self.suffix = tokenizer.prefix, tokenizer.suffix
+        self.pair: PairFrame = tokenizer.pair
+        self.bare, self.frame, self.encode = tokenizer.bare, tokenizer.frame, tokenizer.encode
 
     def literal(self) -> None:
-        """Do nothing: what is spelled like a special token is always read as the words that it is."""
+        """Do nothing: this tokenizer never reads text as special tokens."""
 
     async def pieces(self, texts: Sequence[str]) -> list[Encoding]:
         """Return each text's tokens without special ones."""
         head, tail = len(self.prefix), len(self.suffix)
-        return [_unplaced(ids[head : len(ids) - tail]) for ids in await self.encode(texts)]
+        return [_without_offsets(ids[head : len(ids) - tail]) for ids in await self.encode(texts)]
 
 
-class LlamaHeaded:
+class LlamaClassifierModel:
     """See `functions.engines.batching.classifier.HeadedModel`."""
 
     def __init__(self, pooled: PooledModel, plan: Plan) -> None:
@@ -57,7 +56,7 @@ class LlamaHeaded:
 
     @staticmethod
     def plan(load: Load) -> Plan:
-        """Weigh the file; raises `LoadFailed` for one that pools vectors and no ranks."""
+        """Estimate the memory; raises `LoadFailed` for a file whose pooling is not rank."""
         return planning.make(load, "labels")
 
     @classmethod
@@ -85,22 +84,22 @@ class LlamaHeaded:
         self._pooled.close()
 
 
-class LlamaClassifier(Classifier):
+class LlamaClassifier(ClassifyInstance):
     """See `functions.classify.instance`."""
 
-    engine = LlamaHeaded
+    engine = LlamaClassifierModel
 
 
 def _labels(model: Model) -> tuple[str, ...]:
     named = [lib.llama_model_cls_label(model.handle, at) for at in range(lib.llama_model_n_cls_out(model.handle))]
     if not all(named):
         raise LoadFailed(
-            "the file names no labels (classifier.output_labels), so nobody can tell what its numbers stand for; "
+            "the file names no labels (classifier.output_labels), so its outputs have no meaning; "
             "if it ranks pairs of texts, its task is rerank"
         )
     return tuple(name.decode("utf-8", "replace") for name in named)
 
 
-def _unplaced(ids: Ids) -> Encoding:
+def _without_offsets(ids: Ids) -> Encoding:
     nowhere = np.full((len(ids), 2), -1, dtype=np.int32)
     return Encoding(ids=ids, spans=nowhere, words=nowhere[:, 0])

@@ -1,4 +1,4 @@
-"""A classifier's labels as OpenAI's categories of harmful content, by the table in the manifest."""
+"""Maps a classifier's labels to OpenAI's moderation categories, by the manifest's `moderation` table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from functions.classify.selection import Predictions
 _HALF = 0.5
 
 
-class ModerationJudge:
-    """Judges texts by what each label stands for and from which score it flags."""
+class ModerationMapper:
+    """Computes moderation results from label scores, by each label's categories and threshold."""
 
     def __init__(self, table: Table, thresholds: float | Mapping[str, float] | None) -> None:
         self._rules = [
@@ -24,20 +24,20 @@ class ModerationJudge:
         covered = {category for _, category, _ in self._rules}
         self._applied = {category: ["text"] if category in covered else [] for category in CATEGORIES}
 
-    def judge(self, found: Predictions, *, one: bool = False) -> list[Moderation]:
-        """Return a verdict on each text, or a single one where they are the parts of `one` input.
+    def moderate(self, predictions: Predictions, *, single_input: bool = False) -> list[Moderation]:
+        """Return the moderation of each text, or with `single_input` one for all texts, its parts.
 
-        The worst part decides. Raises `KeyError` for a label that was not read.
+        Of several parts the highest score of each label counts. Raises `KeyError` for a label that was not scored.
         """
-        places = {label: at for at, label in enumerate(found.labels)}
-        rows = found.scores.max(axis=0, keepdims=True) if one else found.scores
-        return [self._verdict(row, places) for row in rows.tolist()]
+        indexes = {label: at for at, label in enumerate(predictions.labels)}
+        rows = predictions.scores.max(axis=0, keepdims=True) if single_input else predictions.scores
+        return [self._moderation(row, indexes) for row in rows.tolist()]
 
-    def _verdict(self, row: Sequence[float], places: Mapping[str, int]) -> Moderation:
+    def _moderation(self, row: Sequence[float], indexes: Mapping[str, int]) -> Moderation:
         scores = dict.fromkeys(CATEGORIES, 0.0)
         flags = dict.fromkeys(CATEGORIES, False)
         for label, category, least in self._rules:
-            score = row[places[label]]
+            score = row[indexes[label]]
             scores[category] = max(scores[category], score)
             flags[category] = flags[category] or score >= least
         return Moderation(
@@ -48,7 +48,7 @@ class ModerationJudge:
         )
 
 
-def _threshold(label: str, rule: str | list[str] | Rule, said: float | Mapping[str, float] | None) -> float:
+def _threshold(label: str, rule: str | list[str] | Rule, default: float | Mapping[str, float] | None) -> float:
     if isinstance(rule, Rule) and rule.threshold is not None:
         return rule.threshold
-    return said.get(label, _HALF) if isinstance(said, Mapping) else _HALF if said is None else said
+    return default.get(label, _HALF) if isinstance(default, Mapping) else _HALF if default is None else default

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functions.classify.instance import Classifier
+from functions.classify.instance import ClassifyInstance
 from functions.engines.onnx.classifier import OnnxClassifierModel
 
 
-class OnnxClassifier(Classifier):
+class OnnxClassifier(ClassifyInstance):
     """See `functions.classify.instance`."""
 
     engine = OnnxClassifierModel

@@ -1,4 +1,4 @@
-"""What a manifest's `options` may say to the classify function, on any engine; it knows no library."""
+"""The manifest's `options` for the classify function, on any engine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Windows = Literal["mean", "max", "first", "off"]
 
 
 class Rule(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """What a label means for moderation."""
+    """The moderation categories of a label, and its threshold."""
 
     category: Category | list[Category]
     """One or more of OpenAI's categories."""
     threshold: Share | None = None
-    """The score from which the label flags; none is the label's `threshold`, and 0.5 where there is none."""
+    """The score from which the label flags; default: the label's `threshold`, or 0.5 where it has none."""
 
 
 Table = Mapping[str, str | list[str] | Rule]
@@ -56,7 +56,7 @@ class ClassifyOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     """Serve `/v1/moderations`: for each label one or more of OpenAI's categories, or `{category, threshold}`."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant; raises `ValueError`, which a manifest's reader tells with its line."""
+        """Check options against each other; raises `ValueError`, which the manifest reader reports with its line."""
         if "{}" not in self.hypothesis_template:
             raise ValueError("`hypothesis_template` must have {} in it, where the label goes")
         for label, rule in self.moderation.items():
@@ -66,14 +66,14 @@ class ClassifyOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
         if not self.labels:
             raise ValueError("`labels` is empty: name at least one, or leave it out")
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError("`labels`: a label stands here twice")
+            raise ValueError("`labels`: a label is listed twice")
         check_labels("moderation", self.moderation, self.labels)
         if isinstance(self.threshold, dict):
             check_labels("threshold", self.threshold, self.labels)
 
 
 def categories(rule: str | list[str] | Rule) -> list[str]:
-    """Return the categories that a label's entry of the table names."""
+    """Return the categories of a label's entry in the `moderation` table."""
     named = rule.category if isinstance(rule, Rule) else rule
     return [named] if isinstance(named, str) else named
 

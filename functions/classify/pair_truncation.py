@@ -1,7 +1,4 @@
-"""Two texts that are read together: which tokens of each go into an input when both do not fit.
-
-It knows counts of tokens; texts and models are others' business.
-"""
+"""Truncates pairs of texts: which tokens of each go into a sequence when both do not fit. Lengths are in tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from functions.engines.batching.windows import windows
 Span = tuple[int, int]
 """First token and end."""
 
-_LEAST = 4
-"""A window of the longer text has at least this part of the room: less would say little of it."""
+_LEAST_SHARE = 4
+"""A window of the longer text has at least 1/4 of the room, so that it holds enough of the text to be judged by."""
 
 
-def beginnings(first: int, second: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of two texts are kept of `room`: the longer one is cut first, as Transformers does it.
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Return how many tokens to keep of two texts so that they fit into `room`.
 
-    That is the `longest_first` of Hugging Face's tokenizers; an odd token goes to the longer text, or to the second.
+    This is `longest_first` of Hugging Face's tokenizers; an odd token goes to the longer text, or to the second.
     """
     if first + second <= room:
         return first, second
@@ -27,15 +24,15 @@ def beginnings(first: int, second: int, room: int) -> tuple[int, int]:
     return (first, room - first) if first <= half else (half, room - half)
 
 
-def shorter_most(room: int) -> int:
-    """Return how long the shorter text of a pair may be where the longer one is read in windows."""
-    return room - max(1, room // _LEAST)
+def max_shorter(room: int) -> int:
+    """Return the longest that the shorter text of a pair may be where the longer one is read in windows."""
+    return room - max(1, room // _LEAST_SHARE)
 
 
-def windowed(first: int, second: int, room: int, overlap: float) -> list[tuple[Span, Span]]:
-    """Return the spans of both texts in each input: windows over the longer one, each beside the whole of the other.
+def pair_windows(first: int, second: int, room: int, overlap: float) -> list[tuple[Span, Span]]:
+    """Return the spans of both texts in each sequence: windows over the longer one, each with the whole shorter one.
 
-    The shorter one has at most `shorter_most(room)` tokens.
+    `overlap` is the share of a window that the next repeats. The shorter text has at most `max_shorter(room)` tokens.
     """
     if first + second <= room:
         return [((0, first), (0, second))]

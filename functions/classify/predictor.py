@@ -1,7 +1,4 @@
-"""A loaded model that labels texts and pairs: by the labels it was trained on, or by any, with an NLI model.
-
-It knows items, logits and scores, and nothing of requests or engines.
-"""
+"""Computes the label scores of texts and pairs: the model's own labels, or any labels by natural language inference."""
 
 from __future__ import annotations
 
@@ -13,120 +10,124 @@ import numpy as np
 from functions.classify import zeroshot
 from functions.classify.inputs import Input
 from functions.classify.read_options import ReadOptions
-from functions.classify.scores import Applied, Together, applied, together
+from functions.classify.scores import ActivationFunction, Aggregation, aggregate_windows, apply_activation
 from functions.classify.selection import Predictions
-from functions.classify.tokenize import Passage, TextReader
+from functions.classify.tokenize import TokenizedInput, WindowTokenizer
 from functions.engines.batching.classifier import ClassifierModel, Logits
 from functions.engines.batching.item import PairFrame
 from host.errors import NotFinite
 
-_BREATH = 256
-"""Texts or labels put together before other work of the event loop gets its turn."""
+_YIELD_EVERY = 256
+"""Texts or labels aggregated before the event loop runs other work."""
 
 
 class Predictor:
-    """Reads texts with one model; `entails` is its label of entailment, where no name says so."""
+    """Predicts with one model. `entailment` is the name of its entailment label, where it begins with another word."""
 
-    def __init__(self, model: ClassifierModel, entails: str | None = None) -> None:
+    def __init__(self, model: ClassifierModel, entailment: str | None = None) -> None:
         self.model = model
-        self.entailment = zeroshot.entailment(model.labels, entails)
-        """None for a model that is not one of natural language inference."""
-        self.pair = _frame(model)
-        """What stands around two texts."""
-        self._passages = TextReader(model.tokenizer, self.pair)
+        self.nli_labels = zeroshot.nli_labels(model.labels, entailment)
+        """None for a model that was not trained for natural language inference."""
+        self.pair = _pair_frame(model)
+        """The special tokens around two texts."""
+        self._tokenizer = WindowTokenizer(model.tokenizer, self.pair)
 
-    async def trained(self, given: Sequence[Input], reading: ReadOptions, activation: Applied) -> Predictions:
-        """Return what the model's own labels say of each text or pair; raises what `TextReader.whole` and it raise."""
-        passages = await self._passages.whole(given, reading)
-        numbers, how = await self._computed(passages, reading), _how(reading)
-        raw = np.empty((len(given), len(self.model.labels)))
-        for at, (passage, rows) in enumerate(zip(passages, numbers, strict=True)):
-            raw[at] = together(rows, passage.tokens, how, activation)
-            if at % _BREATH == _BREATH - 1:
+    async def predict(
+        self, inputs: Sequence[Input], options: ReadOptions, activation: ActivationFunction
+    ) -> Predictions:
+        """Score the model's own labels for each input; raises `InvalidRequest`, `InputTooLong`, `NotFinite`."""
+        tokenized = await self._tokenizer.tokenize(inputs, options)
+        logits, aggregation = await self._logits(tokenized, options), _aggregation(options)
+        raw = np.empty((len(inputs), len(self.model.labels)))
+        for at, (one, rows) in enumerate(zip(tokenized, logits, strict=True)):
+            raw[at] = aggregate_windows(rows, one.tokens, aggregation, activation)
+            if at % _YIELD_EVERY == _YIELD_EVERY - 1:
                 await asyncio.sleep(0)
         return Predictions(
             labels=self.model.labels,
-            scores=applied(raw, activation),
+            scores=apply_activation(raw, activation),
             raw=raw,
-            independent=activation == "sigmoid",
-            windows=[len(passage.items) for passage in passages],
-            truncated=[passage.truncated for passage in passages],
-            tokens=_tokens(passages),
+            multi_label=activation == "sigmoid",
+            windows=[len(one.items) for one in tokenized],
+            truncated=[one.truncated for one in tokenized],
+            tokens=_count_tokens(tokenized),
         )
 
-    async def chosen(
+    async def predict_zero_shot(
         self,
         texts: Sequence[str],
         labels: Sequence[str],
         template: str,
-        reading: ReadOptions,
+        options: ReadOptions,
         *,
-        multi: bool,
-        blamed: str,
+        multi_label: bool,
+        param: str,
     ) -> Predictions:
-        """Return what is to be said of each text by these labels; for models of natural language inference.
+        """Score any labels for each text, with a model of natural language inference.
 
-        Raises what `TextReader.paired` raises, which blames the field `blamed` for sentences that are too long.
+        Raises like `predict`; errors about hypotheses that are too long name `param`.
         """
-        places = self.entailment
-        assert places is not None
-        sentences = [zeroshot.hypothesis(template, label) for label in labels]
-        grid = await self._passages.paired(texts, sentences, reading, blamed)
-        passages = [passage for row in grid for passage in row]
-        numbers, how = await self._computed(passages, reading, each=len(labels)), _how(reading)
-        logits = np.empty((len(passages), len(self.model.labels)))
-        for at, (passage, rows) in enumerate(zip(passages, numbers, strict=True)):
-            logits[at] = zeroshot.read(rows, passage.tokens, how, places)
-            if at % _BREATH == _BREATH - 1:
+        nli = self.nli_labels
+        assert nli is not None
+        hypotheses = [zeroshot.hypothesis(template, label) for label in labels]
+        grid = await self._tokenizer.tokenize_with_hypotheses(texts, hypotheses, options, param)
+        tokenized = [one for row in grid for one in row]
+        rows, aggregation = await self._logits(tokenized, options, repeats=len(labels)), _aggregation(options)
+        logits = np.empty((len(tokenized), len(self.model.labels)))
+        for at, (one, windows) in enumerate(zip(tokenized, rows, strict=True)):
+            logits[at] = zeroshot.aggregate_windows(windows, one.tokens, aggregation, nli)
+            if at % _YIELD_EVERY == _YIELD_EVERY - 1:
                 await asyncio.sleep(0)
         table = logits.reshape(len(texts), len(labels), -1)
         return Predictions(
             labels=labels,
-            scores=zeroshot.scores(table, places, multi=multi),
-            raw=table[..., places.yes],
-            independent=multi or len(labels) == 1,
-            windows=[max(len(passage.items) for passage in row) for row in grid],
-            truncated=[any(passage.truncated for passage in row) for row in grid],
-            tokens=_tokens(passages),
+            scores=zeroshot.scores(table, nli, multi_label=multi_label),
+            raw=table[..., nli.entailment],
+            multi_label=multi_label or len(labels) == 1,
+            windows=[max(len(one.items) for one in row) for row in grid],
+            truncated=[any(one.truncated for one in row) for row in grid],
+            tokens=_count_tokens(tokenized),
         )
 
-    async def _computed(self, passages: Sequence[Passage], reading: ReadOptions, each: int = 1) -> list[list[Logits]]:
-        """Return the logits of each passage's items; `each` passages are of one text.
+    async def _logits(
+        self, tokenized: Sequence[TokenizedInput], options: ReadOptions, repeats: int = 1
+    ) -> list[list[Logits]]:
+        """Return the logits of each input's sequences; `repeats` neighbouring inputs are of one text.
 
         Texts and pairs are computed apart: models like BART read the last of an input's closing tokens, and take no
-        batch of inputs that have another number of them. Raises `NotFinite` that names the text.
+        batch of inputs with different numbers of them. Raises `NotFinite` that names the text.
         """
-        found: list[list[Logits]] = [[] for _ in passages]
-        for kind in (False, True):
-            owners = [at for at, passage in enumerate(passages) if passage.pair is kind for _ in passage.items]
-            items = [item for passage in passages if passage.pair is kind for item in passage.items]
+        logits: list[list[Logits]] = [[] for _ in tokenized]
+        for pair in (False, True):
+            owners = [at for at, one in enumerate(tokenized) if one.pair is pair for _ in one.items]
+            items = [item for one in tokenized if one.pair is pair for item in one.items]
             try:
                 rows = await self.model.logits(items) if items else []
             except NotFinite as error:
-                texts = [owner // each for owner in owners]
-                raise _named(error, texts, reading.places) from error
+                texts = [owner // repeats for owner in owners]
+                raise _with_text_index(error, texts, options.params) from error
             for owner, row in zip(owners, rows, strict=True):
-                found[owner].append(row)
-        return found
+                logits[owner].append(row)
+        return logits
 
 
-def _named(error: NotFinite, texts: Sequence[int], places: Sequence[str]) -> NotFinite:
-    """Return the error with the text's index in place of the item's; `texts` are those of the items."""
+def _with_text_index(error: NotFinite, texts: Sequence[int], params: Sequence[str]) -> NotFinite:
+    """Return the error with the text's index in place of the sequence's; `texts` has the text of each sequence."""
     if "index" not in error.extra:
         return error
     at = texts[error.extra["index"]]
-    return NotFinite(f"{places[at]}: {error.message}", param=places[at], extra={"index": at})
+    return NotFinite(f"{params[at]}: {error.message}", param=params[at], extra={"index": at})
 
 
-def _frame(model: ClassifierModel) -> PairFrame:
-    """Return what stands around a pair, without segments where the model knows only one."""
-    pair, kinds = model.tokenizer.pair, model.config.get("type_vocab_size")
-    return PairFrame(pair.before, pair.between, pair.after) if isinstance(kinds, int) and kinds < 2 else pair
+def _pair_frame(model: ClassifierModel) -> PairFrame:
+    """Return the special tokens around a pair, without token type ids for a model that has a single type."""
+    pair, types = model.tokenizer.pair, model.config.get("type_vocab_size")
+    return PairFrame(pair.before, pair.between, pair.after) if isinstance(types, int) and types < 2 else pair
 
 
-def _how(reading: ReadOptions) -> Together:
-    return "max" if reading.how == "max" else "mean"
+def _aggregation(options: ReadOptions) -> Aggregation:
+    return "max" if options.windows == "max" else "mean"
 
 
-def _tokens(passages: Sequence[Passage]) -> int:
-    return sum(len(item.ids) for passage in passages for item in passage.items)
+def _count_tokens(tokenized: Sequence[TokenizedInput]) -> int:
+    return sum(len(item.ids) for one in tokenized for item in one.items)

@@ -1,4 +1,4 @@
-"""The HTTP face of classification: texts in, labels with scores out; and OpenAI's moderations"""
+"""HTTP routes of the classify function: `/v1/classify` and OpenAI's `/v1/moderations`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from host.http.response import JsonResponse
 )
 async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> JsonResponse:
     """Return labels with scores for each text or pair, in their order."""
-    found = await host.call(data.model or "", CLASSIFY, data)
-    tokens = found.usage.prompt_tokens
+    answer = await host.call(data.model or "", CLASSIFY, data)
+    tokens = answer.usage.prompt_tokens
     usage = ClassifyUsage(prompt_tokens=tokens, total_tokens=tokens)
-    model = data.model or found.model
-    return JsonResponse(ClassificationList(data=found.data, total_count=len(found.data), model=model, usage=usage))
+    model = data.model or answer.model
+    return JsonResponse(ClassificationList(data=answer.data, total_count=len(answer.data), model=model, usage=usage))
 
 
 @post(
@@ -38,7 +38,7 @@ async def classify(data: JSONBody[ClassifyRequest], host: HostDependency) -> Jso
     responses={200: ResponseSpec(ModerationList, generate_examples=False, description="In the order of the inputs")},
 )
 async def create_moderation(data: JSONBody[ModerationRequest], host: HostDependency) -> JsonResponse:
-    """Say of each input whether it is harmful, and by which of OpenAI's categories."""
-    found = await host.call(data.model or "", MODERATE, data)
+    """Return whether each input is harmful, with the score of each of OpenAI's categories."""
+    answer = await host.call(data.model or "", MODERATE, data)
     name = f"modr-{uuid.uuid4().hex}"
-    return JsonResponse(ModerationList(id=name, model=data.model or found.model, results=found.results))
+    return JsonResponse(ModerationList(id=name, model=data.model or answer.model, results=answer.results))

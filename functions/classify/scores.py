@@ -1,7 +1,4 @@
-"""Logits as scores: softmax or sigmoid by what the model was trained for, and the windows of a text put together.
-
-It knows arrays of numbers; labels and texts are others' business.
-"""
+"""Converts logits to scores by softmax or sigmoid, and aggregates windows; the last axis is the labels."""
 
 from __future__ import annotations
 
@@ -13,54 +10,56 @@ import numpy.typing as npt
 
 from functions.classify.options import Activation
 
-Numbers = npt.NDArray[np.float64]
-Applied = Literal["softmax", "sigmoid", "none"]
-Together = Literal["mean", "max"]
+FloatArray = npt.NDArray[np.float64]
+ActivationFunction = Literal["softmax", "sigmoid", "none"]
+Aggregation = Literal["mean", "max"]
 
 
-def activation(said: Activation, problem_type: object, labels: int) -> Applied:
-    """Return what to apply to logits: the manifest's word, else what Transformers' pipeline chooses for the model."""
-    if said != "auto":
-        return said
+def resolve_activation(option: Activation, problem_type: object, label_count: int) -> ActivationFunction:
+    """Return the manifest's activation; for `auto` the one that Transformers' text-classification pipeline applies."""
+    if option != "auto":
+        return option
     if problem_type == "regression":
         return "none"
-    return "sigmoid" if problem_type == "multi_label_classification" or labels == 1 else "softmax"
+    return "sigmoid" if problem_type == "multi_label_classification" or label_count == 1 else "softmax"
 
 
-def applied(logits: npt.ArrayLike, how: Applied) -> Numbers:
-    """Return the scores of logits whose last axis is the labels."""
-    numbers = np.asarray(logits, dtype=np.float64)
-    if how == "softmax":
-        return np.exp(log_softmax(numbers))
-    return numbers if how == "none" else sigmoid(numbers)
+def apply_activation(logits: npt.ArrayLike, activation: ActivationFunction) -> FloatArray:
+    """Return the scores of logits (…, labels)."""
+    values = np.asarray(logits, dtype=np.float64)
+    if activation == "softmax":
+        return np.exp(log_softmax(values))
+    return values if activation == "none" else sigmoid(values)
 
 
-def log_softmax(logits: npt.ArrayLike) -> Numbers:
-    """Return the logarithms of the softmax over the last axis."""
-    numbers = np.asarray(logits, dtype=np.float64)
-    numbers = numbers - numbers.max(axis=-1, keepdims=True)
-    found: Numbers = numbers - np.log(np.exp(numbers).sum(axis=-1, keepdims=True))
-    return found
+def log_softmax(logits: npt.ArrayLike) -> FloatArray:
+    """Return the logarithm of the softmax over the last axis."""
+    values = np.asarray(logits, dtype=np.float64)
+    values = values - values.max(axis=-1, keepdims=True)
+    result: FloatArray = values - np.log(np.exp(values).sum(axis=-1, keepdims=True))
+    return result
 
 
-def sigmoid(numbers: Numbers) -> Numbers:
-    """Return 1 / (1 + e^-x), which does not overflow for any x."""
-    found: Numbers = np.exp(-np.logaddexp(0.0, -numbers))
-    return found
+def sigmoid(values: FloatArray) -> FloatArray:
+    """Return 1 / (1 + e^-x), computed so that it does not overflow for any x."""
+    result: FloatArray = np.exp(-np.logaddexp(0.0, -values))
+    return result
 
 
-def together(windows: Sequence[npt.ArrayLike], tokens: Sequence[int], how: Together, act: Applied) -> Numbers:
-    """Return one row of logits for the windows of a text.
+def aggregate_windows(
+    windows: Sequence[npt.ArrayLike], tokens: Sequence[int], aggregation: Aggregation, activation: ActivationFunction
+) -> FloatArray:
+    """Return one row of logits for the windows (windows, labels) of a text.
 
-    `mean` weighs each window by its tokens. `max` takes each label from the window that is surest of it; softmax sees
-    differences only, so its logits are scaled to the same sum of probabilities before they are compared.
+    `mean` weights each window by its tokens. `max` takes the highest value of each label; softmax depends on
+    differences only, so its logits are normalised in each window before they are compared.
     """
     rows = np.asarray(windows, dtype=np.float64)
     if len(rows) == 1:
-        first: Numbers = rows[0]
+        first: FloatArray = rows[0]
         return first
-    if how == "mean":
-        found: Numbers = np.average(rows, axis=0, weights=np.asarray(tokens, dtype=np.float64))
-        return found
-    most: Numbers = (log_softmax(rows) if act == "softmax" else rows).max(axis=0)
-    return most
+    if aggregation == "mean":
+        mean: FloatArray = np.average(rows, axis=0, weights=np.asarray(tokens, dtype=np.float64))
+        return mean
+    highest: FloatArray = (log_softmax(rows) if activation == "softmax" else rows).max(axis=0)
+    return highest

@@ -1,7 +1,4 @@
-"""Which labels of a text are listed: those that reach their thresholds, best first, so many of them at most.
-
-It knows scores and names; how the scores came about is others' business.
-"""
+"""Selects the labels to list for each text: those that reach their thresholds, best first, at most `top_k`."""
 
 from __future__ import annotations
 
@@ -10,53 +7,60 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from functions.classify.api import Classification, Scored
-from functions.classify.scores import Numbers
+from functions.classify.api import Classification, LabelScore
+from functions.classify.scores import FloatArray
 
 _HALF = 0.5
 
 
 class Predictions(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model says of the texts of a request."""
+    """The scores of a request's texts."""
 
     labels: Sequence[str]
-    scores: Numbers
+    scores: FloatArray
     """(texts, labels)."""
-    raw: Numbers
-    """The same as the model's own numbers, before softmax or sigmoid."""
-    independent: bool
-    """Several labels may be right."""
+    raw: FloatArray
+    """The logits behind `scores`, of the same shape."""
+    multi_label: bool
+    """Whether several labels may be right, each scored by itself."""
     windows: list[int]
+    """Windows of each text."""
     truncated: list[bool]
+    """Whether the end of each text was left out."""
     tokens: int
-    """Computed in all."""
+    """Tokens computed in all."""
 
 
-def thresholds(said: float | Mapping[str, float] | None, labels: Sequence[str], *, independent: bool) -> Numbers:
-    """Return the threshold of each label: what is said of it, else 0.5 where several may be right and none where not.
+def thresholds(option: float | Mapping[str, float] | None, labels: Sequence[str], *, multi_label: bool) -> FloatArray:
+    """Return the threshold of each label (labels,): by default 0.5 with `multi_label`, else none.
 
-    Numbers of a regression may be anything, so none is minus infinity.
+    None is minus infinity, since the scores of a regression may be any number.
     """
-    if isinstance(said, int | float):
-        return np.full(len(labels), float(said))
-    default = _HALF if independent else -np.inf
-    return np.array([(said or {}).get(label, default) for label in labels], dtype=np.float64)
+    if isinstance(option, int | float):
+        return np.full(len(labels), float(option))
+    default = _HALF if multi_label else -np.inf
+    return np.array([(option or {}).get(label, default) for label in labels], dtype=np.float64)
 
 
-def classifications(found: Predictions, least: Numbers, top_k: int | None, *, raw: bool) -> Iterator[Classification]:
-    """Yield what each text is. With `raw`, scores are the model's own numbers; what is listed stays the same."""
-    shown = found.raw if raw else found.scores
-    order = np.argsort(-found.scores, axis=1, kind="stable")
-    reached = found.scores >= least
-    for at, (places, told) in enumerate(zip(order.tolist(), shown.tolist(), strict=True)):
-        best = places[0]
-        listed = [place for place in places if reached[at, place]][:top_k]
+def classifications(
+    predictions: Predictions, least: FloatArray, top_k: int | None, *, raw: bool
+) -> Iterator[Classification]:
+    """Yield the classification of each text; `least` are the thresholds.
+
+    With `raw` the scores are logits; which labels are listed is still decided by `scores`.
+    """
+    shown = predictions.raw if raw else predictions.scores
+    order = np.argsort(-predictions.scores, axis=1, kind="stable")
+    reached = predictions.scores >= least
+    for at, (ranking, scores) in enumerate(zip(order.tolist(), shown.tolist(), strict=True)):
+        best = ranking[0]
+        listed = [label for label in ranking if reached[at, label]][:top_k]
         yield Classification(
             index=at,
-            label=found.labels[best],
-            score=told[best],
-            labels=[Scored(label=found.labels[place], score=told[place]) for place in listed],
-            all_scores=dict(zip(found.labels, told, strict=True)),
-            windows=found.windows[at],
-            truncated=found.truncated[at],
+            label=predictions.labels[best],
+            score=scores[best],
+            labels=[LabelScore(label=predictions.labels[label], score=scores[label]) for label in listed],
+            all_scores=dict(zip(predictions.labels, scores, strict=True)),
+            windows=predictions.windows[at],
+            truncated=predictions.truncated[at],
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functions.classify.instance import Classifier
+from functions.classify.instance import ClassifyInstance
 from functions.engines.transformers.classifier import TransformersClassifierModel
 
 
-class TransformersClassifier(Classifier):
+class TransformersClassifier(ClassifyInstance):
     """See `functions.classify.instance`."""
 
     engine = TransformersClassifierModel

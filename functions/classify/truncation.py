@@ -1,7 +1,4 @@
-"""Where the tokens of a text or a pair are cut into inputs: nowhere, in windows, behind the beginning; or refused.
-
-It knows counts of tokens; items and what the numbers mean that come back are others' business.
-"""
+"""Splits the tokens of a text or a pair into the spans of each sequence: whole, windows, the beginning, or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import msgspec
 from functions.classify import pair_truncation
 from functions.classify.inputs import Pair
 from functions.classify.pair_truncation import Span
-from functions.classify.read_options import ReadOptions, too_long_pair
+from functions.classify.read_options import ReadOptions, pair_too_long
 from functions.engines.batching.chunked_tokenizer import Tokens
 from functions.engines.batching.windows import windows
 from host.errors import InvalidRequest
@@ -18,65 +15,66 @@ from host.errors import InvalidRequest
 _NONE = (0, 0)
 
 
-class Cut(msgspec.Struct, frozen=True):
-    """The spans of a text, or of both texts of a pair, in each input."""
+class InputSpans(msgspec.Struct, frozen=True):
+    """Which tokens of a text, or of both texts of a pair, go into each sequence."""
 
     spans: list[tuple[Span, Span]]
-    """The second one is empty where there is one text."""
+    """The second span is empty for a single text."""
     truncated: bool
-    """Whether the end is left out."""
+    """Whether the end of a text is left out."""
     longer: int = 0
-    """Which of two texts is the longer one, the one that is read in windows."""
+    """Which text of a pair is the longer one, the one that is read in windows."""
 
     @property
     def tokens(self) -> list[int]:
-        """How many tokens each input has of the text that is read in windows."""
+        """Tokens of the windowed text in each sequence."""
         return [span[self.longer][1] - span[self.longer][0] for span in self.spans]
 
 
-def single(tokens: Tokens, room: int, place: str, reading: ReadOptions) -> Cut:
-    """Return where a text is cut; raises `InputTooLong` where it may not be, or into too many."""
-    _check_some(tokens, place)
+def split_text(tokens: Tokens, room: int, param: str, options: ReadOptions) -> InputSpans:
+    """Split a text into spans of at most `room` tokens; raises `InputTooLong` and `InvalidRequest`, naming `param`."""
+    _check_not_empty(tokens, param)
     count = len(tokens.ids)
     if count <= room and tokens.whole:
-        return Cut([((0, count), _NONE)], truncated=False)
-    if reading.how == "first":
-        return Cut([((0, min(count, room)), _NONE)], truncated=True)
-    told = f"{_told(tokens)} tokens"
-    if reading.how == "off":
-        raise reading.too_long(place, told, room)
-    if count > reading.most(room) or not tokens.whole:
-        raise reading.too_many(place, told, room)
-    return Cut([(span, _NONE) for span in windows(count, room, reading.shared(room))], truncated=False)
+        return InputSpans([((0, count), _NONE)], truncated=False)
+    if options.windows == "first":
+        return InputSpans([((0, min(count, room)), _NONE)], truncated=True)
+    has = f"{_count_text(tokens)} tokens"
+    if options.windows == "off":
+        raise options.too_long(param, has, room)
+    if count > options.max_text_tokens(room) or not tokens.whole:
+        raise options.too_many_windows(param, has, room)
+    spans = windows(count, room, options.overlap_tokens(room))
+    return InputSpans([(span, _NONE) for span in spans], truncated=False)
 
 
-def both(first: Tokens, second: Tokens, room: int, place: str, reading: ReadOptions) -> Cut:
-    """Return what `single` returns, for the texts of a pair."""
+def split_pair(first: Tokens, second: Tokens, room: int, param: str, options: ReadOptions) -> InputSpans:
+    """Split a pair like `split_text`: both texts of a sequence have at most `room` tokens together."""
     for name, tokens in zip(Pair._fields, (first, second), strict=True):
-        _check_some(tokens, f"{place}.{name}")
+        _check_not_empty(tokens, f"{param}.{name}")
     one, two = len(first.ids), len(second.ids)
     longer, whole = int(one < two), first.whole and second.whole
     if whole and one + two <= room:
-        return Cut([((0, one), (0, two))], truncated=False, longer=longer)
-    if reading.how == "first":
-        one, two = pair_truncation.beginnings(one, two, room)
-        return Cut([((0, one), (0, two))], truncated=True, longer=longer)
-    told = f"{_told(first)} and {_told(second)} tokens"
-    if reading.how == "off":
-        raise reading.too_long(place, told, room)
-    most = pair_truncation.shorter_most(room)
-    if min(one, two) > most:
-        raise too_long_pair(place, told, room, most)
+        return InputSpans([((0, one), (0, two))], truncated=False, longer=longer)
+    if options.windows == "first":
+        one, two = pair_truncation.longest_first(one, two, room)
+        return InputSpans([((0, one), (0, two))], truncated=True, longer=longer)
+    has = f"{_count_text(first)} and {_count_text(second)} tokens"
+    if options.windows == "off":
+        raise options.too_long(param, has, room)
+    max_shorter = pair_truncation.max_shorter(room)
+    if min(one, two) > max_shorter:
+        raise pair_too_long(param, has, room, max_shorter)
     left = room - min(one, two)
-    if max(one, two) > reading.most(left) or not whole:
-        raise reading.too_many(place, told, left)
-    return Cut(pair_truncation.windowed(one, two, room, reading.overlap), truncated=False, longer=longer)
+    if max(one, two) > options.max_text_tokens(left) or not whole:
+        raise options.too_many_windows(param, has, left)
+    return InputSpans(pair_truncation.pair_windows(one, two, room, options.overlap), truncated=False, longer=longer)
 
 
-def _told(tokens: Tokens) -> str:
+def _count_text(tokens: Tokens) -> str:
     return f"{len(tokens.ids)}" if tokens.whole else f"more than {len(tokens.ids)}"
 
 
-def _check_some(tokens: Tokens, place: str) -> None:
+def _check_not_empty(tokens: Tokens, param: str) -> None:
     if not len(tokens.ids):
-        raise InvalidRequest(f"{place} has no tokens for this model", param=place)
+        raise InvalidRequest(f"{param} has no tokens for this model", param=param)

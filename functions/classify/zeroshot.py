@@ -1,7 +1,6 @@
-"""Labels that a model was never trained on, by natural language inference: does the text entail a sentence with them?
+"""Zero-shot classification by natural language inference: does the text entail a sentence that names the label?
 
-Scores are those of Transformers' `ZeroShotClassificationPipeline` (Yin et al., 2019, arXiv:1909.00161). It knows logits
-and names; texts and windows are others' business.
+Scores are those of Transformers' `ZeroShotClassificationPipeline` (Yin et al., 2019, arXiv:1909.00161).
 """
 
 from __future__ import annotations
@@ -12,59 +11,64 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from functions.classify.scores import Numbers, Together, applied, log_softmax, together
+from functions.classify import scores as scores_
+from functions.classify.scores import Aggregation, FloatArray, apply_activation, log_softmax
 
-_AGAINST = ("contra", "not_entail", "not entail", "not-entail", "non_entail", "non-entail", "nonentail")
-
-
-class Entailment(msgspec.Struct, kw_only=True, frozen=True):
-    """Which of a model's logits say that the second text follows from the first, and that it does not."""
-
-    yes: int
-    no: int
+_CONTRADICTION = ("contra", "not_entail", "not entail", "not-entail", "non_entail", "non-entail", "nonentail")
+"""Beginnings of a contradiction label's name."""
 
 
-def entailment(labels: Sequence[str], said: str | None = None) -> Entailment | None:
-    """Return the places of an NLI model's labels; None for a model of another kind.
+class NliLabels(msgspec.Struct, kw_only=True, frozen=True):
+    """The indexes of an NLI model's entailment and contradiction logits."""
 
-    `said` is the label of entailment where its name does not tell. The pipeline takes the first or the last logit for
-    contradiction; here it is the one that is named so, where one is.
+    entailment: int
+    contradiction: int
+
+
+def nli_labels(labels: Sequence[str], entailment: str | None = None) -> NliLabels | None:
+    """Return the indexes of an NLI model's labels; None for a model of another kind.
+
+    `entailment` names the label where it does not begin with `entail`. The pipeline takes the first or the last logit
+    for contradiction; here it is the label with such a name, where there is one.
     """
     names = [label.strip().lower() for label in labels]
-    if said is not None:
-        yes = labels.index(said) if said in labels else None
+    if entailment is not None:
+        yes = labels.index(entailment) if entailment in labels else None
     else:
         yes = next((at for at, name in enumerate(names) if name.startswith("entail")), None)
     if yes is None or len(names) < 2:
         return None
-    against = (at for at, name in enumerate(names) if at != yes and name.startswith(_AGAINST))
-    return Entailment(yes=yes, no=next(against, len(names) - 1 if yes == 0 else 0))
+    no = (at for at, name in enumerate(names) if at != yes and name.startswith(_CONTRADICTION))
+    return NliLabels(entailment=yes, contradiction=next(no, len(names) - 1 if yes == 0 else 0))
 
 
 def hypothesis(template: str, label: str) -> str:
-    """Return the sentence to be inferred; braces other than the first `{}` are left as they are."""
+    """Return the sentence to be inferred; braces other than the first `{}` stay as they are."""
     return template.replace("{}", label, 1)
 
 
-def read(windows: Sequence[npt.ArrayLike], tokens: Sequence[int], how: Together, places: Entailment) -> Numbers:
+def aggregate_windows(
+    windows: Sequence[npt.ArrayLike], tokens: Sequence[int], aggregation: Aggregation, nli: NliLabels
+) -> FloatArray:
     """Return one row of logits for the windows of a text with one label.
 
-    `max` is the window that entails the most, whole, since entailment and contradiction belong together.
+    `max` is the row of the window with the highest probability of entailment: entailment and contradiction belong
+    together.
     """
-    if how == "mean" or len(windows) == 1:
-        return together(windows, tokens, "mean", "none")
+    if aggregation == "mean" or len(windows) == 1:
+        return scores_.aggregate_windows(windows, tokens, "mean", "none")
     rows = np.asarray(windows, dtype=np.float64)
-    surest: Numbers = rows[int(log_softmax(rows)[:, places.yes].argmax())]
-    return surest
+    best: FloatArray = rows[int(log_softmax(rows)[:, nli.entailment].argmax())]
+    return best
 
 
-def scores(logits: Numbers, places: Entailment, *, multi: bool) -> Numbers:
-    """Return a score for each label, of logits (…, labels, the model's own).
+def scores(logits: FloatArray, nli: NliLabels, *, multi_label: bool) -> FloatArray:
+    """Return the score of each label (…, labels), from logits (…, labels, the model's own labels).
 
-    With `multi`, or for one label, entailment against contradiction; else the labels' entailments against each other.
+    With `multi_label`, or for one label, entailment against contradiction; else softmax over the labels' entailments.
     """
-    if multi or logits.shape[-2] == 1:
-        pairs = logits[..., [places.no, places.yes]]
-        found: Numbers = applied(pairs, "softmax")[..., 1]
-        return found
-    return applied(logits[..., places.yes], "softmax")
+    if multi_label or logits.shape[-2] == 1:
+        pairs = logits[..., [nli.contradiction, nli.entailment]]
+        result: FloatArray = apply_activation(pairs, "softmax")[..., 1]
+        return result
+    return apply_activation(logits[..., nli.entailment], "softmax")

@@ -1,7 +1,4 @@
-"""Answers from the log-probabilities of what may be answered: predicate, choice, score, or a refusal.
-
-It knows questions and numbers, and nothing of models.
-"""
+"""Builds answers from log-probabilities: predicate, choice, score, or a refusal."""
 
 from __future__ import annotations
 
@@ -18,38 +15,39 @@ from functions.decide.api import (
     ScoreAnswer,
     ScoreProbability,
 )
-from functions.decide.spellings import shares, total
-from functions.decide.texts import values
+from functions.decide.spellings import logsumexp, softmax
+from functions.decide.texts import answer_values
 
 
-def answer(
-    question: Question, logs: Sequence[float], *, temperature: float = 1.0, prior: Sequence[float] | None = None
+def build_answer(
+    question: Question, logprobs: Sequence[float], *, temperature: float = 1.0, prior: Sequence[float] | None = None
 ) -> Answer:
     """Return the answer to a question.
 
-    `logs` are of yes and no for a predicate, else of each choice or level; `prior` are the same without the input.
-    A question is refused where they are no numbers, or nothing that may be answered has any probability.
+    `logprobs` are of yes and no for a predicate, else of each choice or level; `prior` are the same for an empty input
+    and are subtracted. A question is refused where a value is NaN or infinite, or no answer has any probability.
     """
     if prior is not None:
-        logs = [log if math.isinf(log) else log - before for log, before in zip(logs, prior, strict=True)]
-    if any(math.isnan(log) or log == math.inf for log in logs) or all(math.isinf(log) for log in logs):
+        logprobs = [log if math.isinf(log) else log - before for log, before in zip(logprobs, prior, strict=True)]
+    if any(math.isnan(log) or log == math.inf for log in logprobs) or all(math.isinf(log) for log in logprobs):
         return RefusalAnswer(name=question.name)
-    return answered(question, shares(logs, temperature))
+    return _from_probabilities(question, softmax(logprobs, temperature))
 
 
-def answered(question: Question, probabilities: Sequence[float]) -> Answer:
-    """Return the answer to a question from the probabilities of what may be answered; of equals the first wins."""
+def _from_probabilities(question: Question, probabilities: Sequence[float]) -> Answer:
+    """Return the answer with these probabilities; of equal ones the first is chosen."""
     if question.type == "predicate":
         return PredicateAnswer(name=question.name, probability=probabilities[0])
     best = max(range(len(probabilities)), key=probabilities.__getitem__)
     if question.type == "choice":
+        values = answer_values(question)
         return ChoiceAnswer(
             name=question.name,
-            choice=values(question)[best],
+            choice=values[best],
             confidence=probabilities[best],
             probabilities=[
                 ChoiceProbability(value=value, probability=probability)
-                for value, probability in zip(values(question), probabilities, strict=True)
+                for value, probability in zip(values, probabilities, strict=True)
             ],
         )
     return ScoreAnswer(
@@ -63,7 +61,7 @@ def answered(question: Question, probabilities: Sequence[float]) -> Answer:
     )
 
 
-def mass(logs: Sequence[float]) -> float:
-    """Return the probability that the model says any of what may be answered; 0 where it gives no number."""
-    found = math.exp(total(logs))
-    return 0.0 if math.isnan(found) else found
+def total_probability(logprobs: Sequence[float]) -> float:
+    """Return the sum of probabilities, 0 where it is NaN; compared with the option `min_mass`."""
+    total = math.exp(logsumexp(logprobs))
+    return 0.0 if math.isnan(total) else total

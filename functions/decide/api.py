@@ -1,6 +1,6 @@
-"""What is asked of a decide model and answered: the request as OpenAI's SDK sends it, and its answers.
+"""Requests, answers and JSON bodies of `/v1/decisions`, as OpenAI's SDK sends and reads them.
 
-`null` is the same as absent, and unknown fields are ignored. It knows no HTTP and no engine.
+`null` is the same as absent, and unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ QUESTIONS_MAX = 400
 CHOICES_MAX = 255
 
 Value = str | bool
-"""A choice. A string and a boolean that are spelled alike are two choices."""
+"""A choice. A string and a boolean with the same text are two choices."""
 
 
 class Part(msgspec.Struct, kw_only=True, frozen=True):
@@ -29,7 +29,7 @@ class Part(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class InputItem(msgspec.Struct, kw_only=True, frozen=True):
-    """A message, a call of a tool, or what came of one; `type` tells which, a message where it is left out."""
+    """A message, a tool call, or its output; `type` is which, by default a message."""
 
     type: str | None = None
     role: str | None = None
@@ -47,7 +47,7 @@ class ChoiceSpec(msgspec.Struct, kw_only=True, frozen=True):
     """One of the answers to choose from."""
 
     value: Annotated[Any, msgspec.Meta(description="A text, true or false.")]
-    """A `Value`, whose type `functions.decide.checks` sees to: declared here, a request's 0 would become `False`."""
+    """A `Value`; its type is checked in `functions.decide.checks`, since declared here a 0 would become `False`."""
     description: str | None = None
 
 
@@ -59,7 +59,7 @@ class LevelSpec(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Question(msgspec.Struct, kw_only=True, frozen=True):
-    """What is asked: `predicate` (how likely it is true), `choice` among `choices`, or `score` on `levels`."""
+    """A question: `predicate` (how likely it is true), `choice` among `choices`, or `score` on `levels`."""
 
     type: str
     instructions: str | list[Part]
@@ -76,11 +76,11 @@ class DecisionRequest(msgspec.Struct, kw_only=True, frozen=True):
     model: str
     """The manifest's name or an alias of it."""
     input: str | list[InputItem]
-    """What all questions are about."""
+    """The text or conversation that all questions are about."""
     questions: list[Question]
     """1 to 400."""
     prompt_cache_key: Any = None
-    """Taken and not used: prefixes are found by what they say."""
+    """Accepted and ignored: prefixes are found by their tokens."""
     prompt_cache_options: Any = None
     """The same."""
     safety_identifier: Any = None
@@ -142,24 +142,24 @@ class Decisions(msgspec.Struct, kw_only=True, frozen=True):
     answers: list[Answer]
     usage: Usage
     cache_write_tokens: int = 0
-    """Tokens of the prompt that were computed now and are kept for the next request."""
+    """Tokens of the prompt that were computed and written to the prefix cache."""
 
 
 class InputTokensDetails(msgspec.Struct, kw_only=True, frozen=True):
-    """What of the input was kept from an earlier request, and what is kept for the next."""
+    """Input tokens that were read from the cache, and those that were written to it."""
 
     cached_tokens: int
     cache_write_tokens: int
 
 
 class OutputTokensDetails(msgspec.Struct, kw_only=True, frozen=True):
-    """Nothing is generated."""
+    """Always 0: nothing is generated."""
 
     reasoning_tokens: Literal[0] = 0
 
 
 class DecisionUsage(msgspec.Struct, kw_only=True, frozen=True):
-    """Tokens that were read: the input once, and of the questions what they have in common once."""
+    """Tokens that were computed: the input and the tokens that all questions share count once."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails

@@ -1,7 +1,4 @@
-"""Decisions by a classifier, whatever engine runs it: questions whose answers are its labels, or, of an NLI model, any.
-
-It knows the life of a request in a worker, and nothing of how logits are computed.
-"""
+"""Decisions by a classifier, on any engine: answers that are its labels, or any answers with an NLI model."""
 
 from __future__ import annotations
 
@@ -9,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from functions.decide.answers import answer, mass
+from functions.decide.answers import build_answer, total_probability
 from functions.decide.api import Answer, DecisionRequest, Decisions, Question, RefusalAnswer
-from functions.decide.label_matching import Labels, hypotheses, inferred
+from functions.decide.label_matching import LabelMatcher, hypotheses, hypothesis_logits
+from functions.decide.messages import to_messages
 from functions.decide.options import DecideOptions
-from functions.decide.texts import written
-from functions.decide.turns import turns
+from functions.decide.texts import question_text
 from functions.engines.batching import length_guard
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer
 from functions.engines.batching.classifier import ClassifierModel
@@ -24,18 +21,19 @@ from host.errors import InputTooLong, InvalidRequest, LoadFailed, NotFinite
 from host.function import Load, Plan, Usage
 
 _ALL = sys.maxsize
-"""Texts are read to their end, so that one of too many tokens is told how many; `brevity` has bounded them."""
+"""Texts are tokenised to their end, so that errors have the exact count; `length_guard` has bounded them."""
 
 
 class ClassifierDecide(ClassifierInstance):
-    """A classifier that decides."""
+    """A sequence classifier, or an NLI model."""
 
     def __init__(self, load: Load, model: ClassifierModel) -> None:
-        """Read the labels; from now on texts that spell special tokens are words to the tokenizer."""
+        """Parse the labels, and make the tokenizer read special tokens in texts as plain text."""
         super().__init__(load, model)
         self._options = load.task_options(DecideOptions)
-        self._reader = ChunkedTokenizer(model.tokenizer)
-        self._labels = Labels(model.labels, several=model.config.get("problem_type") == "multi_label_classification")
+        self._tokenizer = ChunkedTokenizer(model.tokenizer)
+        multi_label = model.config.get("problem_type") == "multi_label_classification"
+        self._labels = LabelMatcher(model.labels, multi_label=multi_label)
         model.tokenizer.literal()
 
     @classmethod
@@ -48,89 +46,90 @@ class ClassifierDecide(ClassifierInstance):
     async def answer(self, request: DecisionRequest) -> Decisions:
         """Return an answer to each question, a refusal where its answers are not the model's labels.
 
-        Raises `InvalidRequest`, and `InputTooLong` for an input that the model does not take as a whole.
+        Raises `InvalidRequest`, and `InputTooLong` for an input that is longer than the model takes.
         """
-        about = _text(request)
-        length_guard.check(about, self.model.longest, "input")
-        if self._labels.inference is None:
-            return await self._labelled(about, request.questions)
-        return await self._inferred(about, request.questions)
+        text = _input_text(request)
+        length_guard.check(text, self.model.longest, "input")
+        if self._labels.nli is None:
+            return await self._answer_by_labels(text, request.questions)
+        return await self._answer_by_nli(text, request.questions)
 
     def detail(self) -> dict[str, Any]:
-        """Return whether any answers can be asked for, as of models of natural language inference."""
-        return {"inference": self._labels.inference is not None}
+        """Return whether the model is one of natural language inference (NLI), which takes any answers."""
+        return {"inference": self._labels.nli is not None}
 
-    async def _single(self, about: str) -> Item:
-        item = Item(ids=(await self.model.tokenizer.encode([about]))[0])
-        self._check_room(item, "input", "the input has {} tokens")
+    async def _item(self, text: str) -> Item:
+        item = Item(ids=(await self.model.tokenizer.encode([text]))[0])
+        self._check_length(item, "the input has {} tokens")
         return item
 
-    async def _pairs(self, about: str, questions: Sequence[Question]) -> list[list[Item]]:
-        """Return the input with the hypotheses of each question."""
+    async def _pairs(self, text: str, questions: Sequence[Question]) -> list[list[Item]]:
+        """Return the input paired with the hypotheses of each question."""
         for at, question in enumerate(questions):
-            length_guard.check(written(question), self.model.longest, f"questions[{at}]")
-        said = [hypotheses(question) for question in questions]
-        texts = [hypothesis for some in said for hypothesis in some]
-        premise, *found = await self._reader.read([about, *texts], _ALL)
-        items = [self.model.tokenizer.pair.item(premise.ids, one.ids) for one in found]
-        places = [at for at, some in enumerate(said) for _ in some]
-        for item, at in zip(items, places, strict=True):
-            self._check_room(item, "input", f"the input with `questions[{at}]` has {{}} tokens")
+            length_guard.check(question_text(question), self.model.longest, f"questions[{at}]")
+        grouped = [hypotheses(question) for question in questions]
+        flat = [hypothesis for group in grouped for hypothesis in group]
+        premise, *encoded = await self._tokenizer.read([text, *flat], _ALL)
+        items = [self.model.tokenizer.pair.item(premise.ids, one.ids) for one in encoded]
+        owners = [at for at, group in enumerate(grouped) for _ in group]
+        for item, at in zip(items, owners, strict=True):
+            self._check_length(item, f"the input with `questions[{at}]` has {{}} tokens")
         pairs = iter(items)
-        return [[next(pairs) for _ in some] for some in said]
+        return [[next(pairs) for _ in group] for group in grouped]
 
-    def _check_room(self, item: Item, param: str, words: str) -> None:
+    def _check_length(self, item: Item, message: str) -> None:
+        """Raise `InputTooLong`; `message` has a placeholder for the number of tokens."""
         if len(item.ids) > self.model.longest:
             raise InputTooLong(
-                f"{words.format(len(item.ids))}, and the model takes {self.model.longest}: shorten it",
-                param=param,
+                f"{message.format(len(item.ids))}, and the model takes {self.model.longest}: shorten it",
+                param="input",
                 extra={"n_prompt_tokens": len(item.ids), "n_ctx": self.model.longest},
             )
 
-    async def _labelled(self, about: str, questions: Sequence[Question]) -> Decisions:
-        item = await self._single(about)
-        rows = await self._rows([item])
-        answers = [self._by_label(question, rows[0]) if rows else _refused(question) for question in questions]
+    async def _answer_by_labels(self, text: str, questions: Sequence[Question]) -> Decisions:
+        item = await self._item(text)
+        rows = await self._logits([item])
+        answers = [self._label_answer(question, rows[0]) if rows else _refusal(question) for question in questions]
         return Decisions(answers=answers, usage=_usage([item]))
 
-    def _by_label(self, question: Question, logits: Sequence[float]) -> Answer:
-        places = self._labels.matching(question)
-        if places is None:
-            return _refused(question)
-        logs = self._labels.logs(logits, places)
-        if mass(logs) < self._options.min_mass:
-            return _refused(question)
-        return answer(question, logs, temperature=self._options.temperature)
+    def _label_answer(self, question: Question, logits: Sequence[float]) -> Answer:
+        indexes = self._labels.match(question)
+        if indexes is None:
+            return _refusal(question)
+        logprobs = self._labels.logprobs(logits, indexes)
+        if total_probability(logprobs) < self._options.min_mass:
+            return _refusal(question)
+        return build_answer(question, logprobs, temperature=self._options.temperature)
 
-    async def _inferred(self, about: str, questions: Sequence[Question]) -> Decisions:
-        """Answer all questions at once, and each by itself where any of their numbers are not finite."""
-        apart = await self._pairs(about, questions)
-        items = [item for some in apart for item in some]
-        found = await self._rows(items)
-        if found is None:
-            parts = [await self._rows(some) for some in apart]
+    async def _answer_by_nli(self, text: str, questions: Sequence[Question]) -> Decisions:
+        """Compute all questions in one call, and each by itself where any logits are not finite."""
+        grouped = await self._pairs(text, questions)
+        items = [item for group in grouped for item in group]
+        logits = await self._logits(items)
+        if logits is None:
+            parts = [await self._logits(group) for group in grouped]
         else:
-            rows = iter(found)
-            parts = [[next(rows) for _ in some] for some in apart]
-        answers = [self._by_inference(question, part) for question, part in zip(questions, parts, strict=True)]
+            rows = iter(logits)
+            parts = [[next(rows) for _ in group] for group in grouped]
+        answers = [self._nli_answer(question, part) for question, part in zip(questions, parts, strict=True)]
         return Decisions(answers=answers, usage=_usage(items))
 
-    def _by_inference(self, question: Question, rows: Sequence[Sequence[float]] | None) -> Answer:
-        assert self._labels.inference is not None
+    def _nli_answer(self, question: Question, rows: Sequence[Sequence[float]] | None) -> Answer:
+        assert self._labels.nli is not None
         if rows is None:
-            return _refused(question)
-        logs = inferred(question, rows, self._labels.inference)
-        return answer(question, logs, temperature=self._options.temperature)
+            return _refusal(question)
+        logits = hypothesis_logits(question, rows, self._labels.nli)
+        return build_answer(question, logits, temperature=self._options.temperature)
 
-    async def _rows(self, items: Sequence[Item]) -> list[list[float]] | None:
-        """Return the items' logits; None where they are not finite."""
+    async def _logits(self, items: Sequence[Item]) -> list[list[float]] | None:
+        """Return the items' logits; None where any are not finite."""
         try:
             return [row.tolist() for row in await self.model.logits(items)]
         except NotFinite:
             return None
 
 
-def _refused(question: Question) -> RefusalAnswer:
+def _refusal(question: Question) -> RefusalAnswer:
     return RefusalAnswer(name=question.name)
 
 
@@ -138,13 +137,14 @@ def _usage(items: Sequence[Item]) -> Usage:
     return Usage(prompt_tokens=sum(len(item.ids) for item in items))
 
 
-def _text(request: DecisionRequest) -> str:
-    """Return the input as one text: a conversation names who speaks."""
+def _input_text(request: DecisionRequest) -> str:
+    """Return the input as one text; in a conversation each message begins with its role."""
     if isinstance(request.input, str):
-        found = request.input
+        text = request.input
     else:
-        said = [turn for turn in turns(request, "") if turn.text]
-        found = said[0].text if len(said) == 1 else "\n".join(f"{turn.role}: {turn.text}" for turn in said)
-    if not found.strip():
+        messages = [message for message in to_messages(request, "") if message.text]
+        lines = (f"{message.role}: {message.text}" for message in messages)
+        text = messages[0].text if len(messages) == 1 else "\n".join(lines)
+    if not text.strip():
         raise InvalidRequest("`input` has no text", param="input")
-    return found
+    return text

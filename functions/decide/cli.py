@@ -1,20 +1,20 @@
-"""Decisions at a command line: the first line is the question, what follows is the text it is about."""
+"""Decisions at the command line: the first line is the question, the lines below it the input."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from functions.decide.texts import plainly
+from functions.decide.texts import value_text
 
 
 class DecideCli:
-    """See `host.function.Shell`.
+    """See `host.function.Cli`.
 
     `Is the writer happy?` asks for yes or no; `Topic? sports | travel | health` to choose, where the bars are.
     """
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask one question about the lines below it; where there are none the input is empty, which is refused."""
+        """Return a request with one question about the lines below it; an empty input is refused by the server."""
         first, _, rest = text.strip().partition("\n")
         about = rest.strip()
         if "|" not in first:
@@ -36,4 +36,4 @@ def _line(answer: dict[str, Any]) -> str:
     if answer["type"] == "predicate":
         return f"{'yes' if answer['probability'] > 0.5 else 'no'} ({answer['probability']:.3f} yes)"
     ranked = sorted(answer["probabilities"], key=lambda one: -one["probability"])
-    return "\n".join(f"{one['probability']:.3f} {one.get('label') or plainly(one['value'])}" for one in ranked)
+    return "\n".join(f"{one['probability']:.3f} {one.get('label') or value_text(one['value'])}" for one in ranked)

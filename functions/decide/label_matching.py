@@ -1,4 +1,4 @@
-"""How a classifier's labels answer questions: by their names, or as what a text entails. It knows names and logits."""
+"""Matches a classifier's labels with a question's answers: by their names, or by natural language inference (NLI)."""
 
 from __future__ import annotations
 
@@ -8,76 +8,77 @@ from collections import Counter
 from collections.abc import Sequence
 
 from functions.decide.api import Question
-from functions.decide.spellings import total
-from functions.decide.texts import plainly, text, values
+from functions.decide.spellings import logsumexp
+from functions.decide.texts import answer_values, content_text, value_text
 
-_APART = re.compile(r"[\s_]|-(?!\d)|(?<=\w)-")
+_SEPARATORS = re.compile(r"[\s_]|-(?!\d)|(?<=\w)-")
 """White space, underscores, and hyphens that are no minus sign."""
-_WORDS = (("yes", "no"), ("true", "false"))
-"""Labels that say whether a statement is true."""
+_YES_NO = (("yes", "no"), ("true", "false"))
+"""Names of the two labels of a statement."""
 
 
-def name(label: str) -> str:
-    """Return a label without what spellings differ in: case, spaces, underscores, hyphens; `-1` is not `1`."""
-    return _APART.sub("", label).lower()
+def normalize_label(label: str) -> str:
+    """Return a label in lower case without spaces, underscores and hyphens; `-1` stays different from `1`."""
+    return _SEPARATORS.sub("", label).lower()
 
 
-class Labels:
+class LabelMatcher:
     """The labels of one classifier, in the order of its logits."""
 
-    def __init__(self, labels: Sequence[str], *, several: bool = False) -> None:
-        """`several` may be true of one text, so that each has a probability of its own (sigmoid)."""
-        self._exact = _places(labels)
-        self._places = _places([name(label) for label in labels])
-        self._several = several
-        entails = next((at for label, at in self._places.items() if label.startswith("entail")), None)
-        denies = next((at for label, at in self._places.items() if label.startswith("contradict")), None)
-        if denies is None:
-            denies = next((at for label, at in self._places.items() if label.startswith("notentail")), None)
-        self.inference = None if entails is None else (entails, denies)
-        """Where the logits of entailment and of its opposite are, of a model of natural language inference."""
+    def __init__(self, labels: Sequence[str], *, multi_label: bool = False) -> None:
+        """With `multi_label` each label has a probability of its own (sigmoid instead of softmax)."""
+        self._exact = _indexes(labels)
+        self._normalized = _indexes([normalize_label(label) for label in labels])
+        self._multi_label = multi_label
+        entailment = next((at for label, at in self._normalized.items() if label.startswith("entail")), None)
+        contradiction = next((at for label, at in self._normalized.items() if label.startswith("contradict")), None)
+        if contradiction is None:
+            contradiction = next((at for label, at in self._normalized.items() if label.startswith("notentail")), None)
+        self.nli = None if entailment is None else (entailment, contradiction)
+        """The indexes of the entailment and contradiction logits; None for a model that is not an NLI model."""
 
-    def matching(self, question: Question) -> list[int] | None:
-        """Return the label of each possible answer; None where any has none, or two have the same."""
+    def match(self, question: Question) -> list[int] | None:
+        """Return the index of each answer's label; None where an answer has none, or two have the same."""
         if question.type == "predicate":
-            wanted: Sequence[str] = next((pair for pair in _WORDS if set(pair) <= set(self._places)), ("", ""))
+            names: Sequence[str] = next((pair for pair in _YES_NO if set(pair) <= set(self._normalized)), ("", ""))
         else:
-            wanted = [plainly(value) for value in values(question)]
-        places = [self._exact.get(one, self._places.get(name(one))) for one in wanted]
-        found = [place for place in places if place is not None]
-        return found if len(set(found)) == len(places) else None
+            names = [value_text(value) for value in answer_values(question)]
+        indexes = [self._exact.get(name, self._normalized.get(normalize_label(name))) for name in names]
+        found = [index for index in indexes if index is not None]
+        return found if len(set(found)) == len(indexes) else None
 
-    def logs(self, logits: Sequence[float], places: Sequence[int]) -> list[float]:
-        """Return the log-probability of some labels."""
-        if self._several:
-            return [-math.log1p(math.exp(-logits[at])) if logits[at] > -30 else logits[at] for at in places]
-        whole = total(logits)
-        return [logits[at] - whole for at in places]
+    def logprobs(self, logits: Sequence[float], indexes: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of the labels at these indexes."""
+        if self._multi_label:
+            return [-math.log1p(math.exp(-logits[at])) if logits[at] > -30 else logits[at] for at in indexes]
+        total = logsumexp(logits)
+        return [logits[at] - total for at in indexes]
 
 
-def _places(names: Sequence[str]) -> dict[str, int]:
-    """Return where each name stands; one that several labels have, or none, means no label."""
+def _indexes(names: Sequence[str]) -> dict[str, int]:
+    """Return the index of each name, without names that are empty or occur more than once."""
     counts = Counter(names)
     return {one: at for at, one in enumerate(names) if one and counts[one] == 1}
 
 
 def hypotheses(question: Question) -> list[str]:
-    """Return what a text would entail if an answer were right: the statement, or the question with each choice."""
-    said = text(question.instructions).strip()
+    """Return the NLI hypothesis of each answer: the statement, or the question with each choice."""
+    instructions = content_text(question.instructions).strip()
     if question.type == "predicate":
-        return [said]
-    return [f"{said} {plainly(value).strip()}." for value in values(question)]
+        return [instructions]
+    return [f"{instructions} {value_text(value).strip()}." for value in answer_values(question)]
 
 
-def inferred(question: Question, rows: Sequence[Sequence[float]], inference: tuple[int, int | None]) -> list[float]:
-    """Return log-weights of a question's answers from the logits of its hypotheses.
+def hypothesis_logits(question: Question, rows: Sequence[Sequence[float]], nli: tuple[int, int | None]) -> list[float]:
+    """Return the logits of a question's answers from the NLI logits of its hypotheses.
 
-    A predicate weighs entailment against contradiction, choices and levels weigh their entailments against each other,
-    as zero-shot classification does (Yin et al. 2019, arXiv:1909.00161).
+    A predicate compares entailment with contradiction; choices and levels compare their entailments, as zero-shot
+    classification does (Yin et al., 2019, arXiv:1909.00161).
     """
-    entails, denies = inference
+    entailment, contradiction = nli
     if question.type != "predicate":
-        return [row[entails] for row in rows]
+        return [row[entailment] for row in rows]
     row = rows[0]
-    other = row[denies] if denies is not None else total([log for at, log in enumerate(row) if at != entails])
-    return [row[entails], other]
+    if contradiction is not None:
+        return [row[entailment], row[contradiction]]
+    return [row[entailment], logsumexp([log for at, log in enumerate(row) if at != entailment])]

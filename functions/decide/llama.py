@@ -1,44 +1,41 @@
-"""Decisions on llama.cpp: the input is a prefix, questions are branches behind it, answers what may follow these.
-
-It knows the life of a request in a worker, and nothing of how probabilities are computed.
-"""
+"""Decisions by a chat model on llama.cpp: scores each question's answers as continuations of one shared prefix."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Self
 
-from functions.decide.answers import answer, mass
-from functions.decide.api import Answer, DecisionRequest, Decisions, RefusalAnswer
+from functions.decide.answers import build_answer, total_probability
+from functions.decide.api import Answer, DecisionRequest, Decisions, Question, RefusalAnswer
 from functions.decide.options import DecideOptions
 from functions.decide.priors import Priors
-from functions.decide.question_tokens import Ask, Asker
-from functions.decide.tokenizer_pool import Threads
+from functions.decide.question_tokens import QuestionTokenizer
+from functions.decide.tokenizer_pool import TokenizerPool
 from functions.engines.chat_template import ChatTemplate, TemplateError
 from functions.engines.llama.scoring.model import ScoringModel
 from host.errors import LoadFailed
 from host.function import Instance, InstanceInfo, Load, Plan, Progress, Usage
 
 _CAPACITY = 64
-"""Requests side by side: they take turns."""
+"""Concurrent requests; the scorer schedules their branches."""
 
 
 class LlamaDecide(Instance):
-    """A chat model in a GGUF file that decides."""
+    """A chat model of a GGUF file."""
 
     def __init__(self, plan: Plan, model: ScoringModel, options: DecideOptions, threads: int) -> None:
         self._plan = plan
         self._model = model
         self._options = options
-        self._asker = Asker(
+        self._tokenizer = QuestionTokenizer(
             _template(model), model.vocabulary, options, longest=model.longest, system=model.options.system
         )
-        self._threads = Threads(threads)
-        self._priors = Priors(model, self._asker, self._threads) if options.prior else None
+        self._pool = TokenizerPool(threads)
+        self._priors = Priors(model, self._tokenizer, self._pool) if options.prior else None
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Weigh the file; raises `LoadFailed` and `OutOfMemory`."""
+        """Estimate the memory; raises `LoadFailed` and `OutOfMemory`."""
         return ScoringModel.plan(load)
 
     @classmethod
@@ -57,12 +54,12 @@ class LlamaDecide(Instance):
 
         Raises `InvalidRequest`, and `ContextLengthExceeded` where the input leaves no room for a question.
         """
-        prefix, asks = await self._threads.run(lambda check: self._asker.request(request, check))
-        scores = await self._model.score(prefix, [ask.branch for ask in asks])
-        priors = [None] * len(asks) if self._priors is None else await self._priors.of(asks)
+        prefix, questions = await self._pool.run(lambda check: self._tokenizer.tokenize(request, check))
+        scores = await self._model.score(prefix, [question.branch for question in questions])
+        priors = [None] * len(questions) if self._priors is None else await self._priors.get(questions)
         answers = [
-            self._answer(ask, ask.events.logs(logs.tolist()), prior)
-            for ask, logs, prior in zip(asks, scores.logprobs, priors, strict=True)
+            self._answer(question.question, question.spellings.answer_logprobs(logs.tolist()), prior)
+            for question, logs, prior in zip(questions, scores.logprobs, priors, strict=True)
         ]
         return Decisions(
             answers=answers,
@@ -71,7 +68,7 @@ class LlamaDecide(Instance):
         )
 
     def info(self) -> InstanceInfo:
-        """Return what is served."""
+        """Return the capacity, the context in tokens, and the model's description."""
         detail = {
             "description": self._model.model.description(),
             "shares_prefixes": self._model.reuses,
@@ -81,13 +78,13 @@ class LlamaDecide(Instance):
 
     def close(self) -> None:
         """End the threads and free the model."""
-        self._threads.close()
+        self._pool.close()
         self._model.close()
 
-    def _answer(self, ask: Ask, logs: Sequence[float], prior: Sequence[float] | None) -> Answer:
-        if mass(logs) < self._options.min_mass:
-            return RefusalAnswer(name=ask.question.name)
-        return answer(ask.question, logs, temperature=self._options.temperature, prior=prior)
+    def _answer(self, question: Question, logprobs: Sequence[float], prior: Sequence[float] | None) -> Answer:
+        if total_probability(logprobs) < self._options.min_mass:
+            return RefusalAnswer(name=question.name)
+        return build_answer(question, logprobs, temperature=self._options.temperature, prior=prior)
 
 
 def _template(model: ScoringModel) -> ChatTemplate:
@@ -95,9 +92,9 @@ def _template(model: ScoringModel) -> ChatTemplate:
     source = override or model.model.chat_template()
     if source is None:
         raise LoadFailed("this model's file has no chat template: set `options.chat_template` in its manifest")
-    words = model.vocabulary
+    vocabulary = model.vocabulary
     try:
-        return ChatTemplate(source, bos=words.spelled(words.bos), eos=words.spelled(words.eos))
+        return ChatTemplate(source, bos=vocabulary.spelled(vocabulary.bos), eos=vocabulary.spelled(vocabulary.eos))
     except TemplateError as error:
         where = "options.chat_template" if override else "the chat template in this model's file"
         raise LoadFailed(f"{where} is not valid Jinja: {error}") from None

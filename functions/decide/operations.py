@@ -1,4 +1,4 @@
-"""What a decide function can be asked."""
+"""The operation of the decide function."""
 
 from __future__ import annotations
 

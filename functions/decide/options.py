@@ -1,4 +1,4 @@
-"""What a manifest's `options` may say to the decide function, on any engine; it knows no library."""
+"""The manifest's `options` for the decide function, on any engine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ANSWER = "{answer}"
 INSTRUCTIONS = "{instructions}"
 CHOICES = "{choices}"
 
-_PLACES = (ANSWER, INSTRUCTIONS, CHOICES)
-_PLACE = re.compile(r"\{\w*\}")
+_PLACEHOLDERS = (ANSWER, INSTRUCTIONS, CHOICES)
+_PLACEHOLDER = re.compile(r"\{\w*\}")
 
 Prompt = Annotated[str, msgspec.Meta(min_length=1)]
-Spellings = Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
+Words = Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
 
 
 class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -31,16 +31,17 @@ class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     """Divide each choice's and level's probability by the one it has when the input is empty. It takes away what the
     model prefers anyway, such as short or common words, and helps small models; it computes these questions twice.
     Chat models only."""
-    yes_words: Spellings = msgspec.field(default_factory=lambda: ["Yes", "yes"])
-    """What says that a statement is true. Probabilities of all spellings are added up."""
-    no_words: Spellings = msgspec.field(default_factory=lambda: ["No", "no"])
-    """What says that it is not."""
+    yes_words: Words = msgspec.field(default_factory=lambda: ["Yes", "yes"])
+    """Answers that mean that a statement is true; the probabilities of all spellings are added up."""
+    no_words: Words = msgspec.field(default_factory=lambda: ["No", "no"])
+    """Answers that mean that it is not."""
     predicate_prompt: Prompt = (
         "Answer questions about the text with Yes or No.{answer}"
         "Is this a text? Yes\nIs this a picture? No\n{instructions}"
     )
-    """What follows the input: up to `{answer}` it is said by the user, behind that by the model, which goes on with the
-    answer. `{instructions}` are the question's. What stands before it is computed once for all questions."""
+    """The text after the input: up to `{answer}` it is the end of the user's message, after that the beginning of the
+    model's, which goes on with the answer. `{instructions}` are the question's. Text before it is computed once for
+    all questions."""
     choice_prompt: Prompt = (
         "Answer questions about the text.{answer}Is this a text? Yes\nIs this a picture? No\n{instructions} ({choices})"
     )
@@ -51,16 +52,16 @@ class DecideOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     """The same for scores; `{choices}` are the levels' labels and descriptions."""
 
     def __post_init__(self) -> None:
-        """Refuse prompts that cannot work; raises `ValueError`, which a manifest's reader tells with its line."""
-        for name in ("predicate_prompt", "choice_prompt", "score_prompt"):
-            text = getattr(self, name)
+        """Check the prompts' placeholders; raises `ValueError`, which the manifest reader reports with its line."""
+        for option in ("predicate_prompt", "choice_prompt", "score_prompt"):
+            text = getattr(self, option)
             if INSTRUCTIONS not in text:
-                raise ValueError(f"`{name}` must say {INSTRUCTIONS}, where the question's text goes")
+                raise ValueError(f"`{option}` must have {INSTRUCTIONS}, where the question's text goes")
             if text.count(ANSWER) > 1:
-                raise ValueError(f"`{name}` says {ANSWER} more than once: it is where the model begins to speak")
-            unknown = next((place for place in _PLACE.findall(text) if place not in _PLACES), None)
+                raise ValueError(f"`{option}` has {ANSWER} more than once: it is where the model's message begins")
+            unknown = next((name for name in _PLACEHOLDER.findall(text) if name not in _PLACEHOLDERS), None)
             if unknown is not None:
-                raise ValueError(f"`{name}` says {unknown}, which is not known; known are {', '.join(_PLACES)}")
+                raise ValueError(f"`{option}` has {unknown}, which is not known; known are {', '.join(_PLACEHOLDERS)}")
         both = {text.strip() for text in self.yes_words} & {text.strip() for text in self.no_words}
         if both:
             raise ValueError(f"`yes_words` and `no_words` both have {sorted(both)[0]!r}: expected different words")

@@ -1,46 +1,48 @@
-"""How probable answers are when there is no input: what a model would say anyway. Kept, since questions come again."""
+"""The probabilities of answers without an input, which the option `prior` divides by; kept in an LRU cache."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from functions.decide.question_tokens import Ask, Asker
+from functions.decide.question_tokens import QuestionTokenizer, TokenizedQuestion
 from functions.decide.spellings import Ids
-from functions.decide.tokenizer_pool import Threads
+from functions.decide.tokenizer_pool import TokenizerPool
 from functions.engines.llama.scoring.model import ScoringModel
 
-_MOST = 4096
-"""Questions kept, the one asked longest ago going first."""
+_SIZE = 4096
+"""Questions kept; the least recently used goes first."""
 _Key = tuple[str, str, tuple[Ids, ...]]
 
 
 class Priors:
     """The priors of one model's questions."""
 
-    def __init__(self, model: ScoringModel, asker: Asker, threads: Threads) -> None:
+    def __init__(self, model: ScoringModel, tokenizer: QuestionTokenizer, pool: TokenizerPool) -> None:
         self._model = model
-        self._asker = asker
-        self._threads = threads
-        self._known: OrderedDict[_Key, list[float]] = OrderedDict()
+        self._tokenizer = tokenizer
+        self._pool = pool
+        self._cache: OrderedDict[_Key, list[float]] = OrderedDict()
 
-    async def of(self, asks: Sequence[Ask]) -> list[list[float] | None]:
+    async def get(self, questions: Sequence[TokenizedQuestion]) -> list[list[float] | None]:
         """Return the log-probabilities of each question's answers; None for a predicate, which has no prior."""
-        wanted = {_key(ask): ask for ask in asks if ask.question.type != "predicate"}
-        found = {key: self._known[key] for key in wanted if key in self._known}
-        missing = [ask for key, ask in wanted.items() if key not in found]
+        by_key = {_key(question): question for question in questions if question.question.type != "predicate"}
+        found = {key: self._cache[key] for key in by_key if key in self._cache}
+        missing = [question for key, question in by_key.items() if key not in found]
         if missing:
-            prefix, branches = await self._threads.run(lambda check: self._asker.without_input(missing, check))
+            prefix, branches = await self._pool.run(
+                lambda check: self._tokenizer.tokenize_without_input(missing, check)
+            )
             scores = await self._model.score(prefix, branches)
-            for ask, row in zip(missing, scores.logprobs, strict=True):
-                found[_key(ask)] = ask.events.logs(row.tolist())
-        for key, logs in found.items():
-            self._known[key] = logs
-            self._known.move_to_end(key)
-        while len(self._known) > _MOST:
-            self._known.popitem(last=False)
-        return [None if ask.question.type == "predicate" else found[_key(ask)] for ask in asks]
+            for question, row in zip(missing, scores.logprobs, strict=True):
+                found[_key(question)] = question.spellings.answer_logprobs(row.tolist())
+        for key, logprobs in found.items():
+            self._cache[key] = logprobs
+            self._cache.move_to_end(key)
+        while len(self._cache) > _SIZE:
+            self._cache.popitem(last=False)
+        return [None if question.question.type == "predicate" else found[_key(question)] for question in questions]
 
 
-def _key(ask: Ask) -> _Key:
-    return (ask.words.user, ask.words.model, tuple(ask.events.spellings))
+def _key(question: TokenizedQuestion) -> _Key:
+    return (question.prompt.user, question.prompt.model, tuple(question.spellings.token_ids))

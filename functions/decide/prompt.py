@@ -1,7 +1,4 @@
-"""A prompt of the manifest, filled in: what the user says behind the input, and where the model goes on from.
-
-It knows the three placeholders, and nothing of chat templates or tokens.
-"""
+"""Fills in a prompt of the manifest: the user's text after the input, and the beginning of the model's answer."""
 
 from __future__ import annotations
 
@@ -10,31 +7,32 @@ from typing import NamedTuple
 
 from functions.decide.api import Question
 from functions.decide.options import ANSWER, CHOICES, INSTRUCTIONS, DecideOptions
-from functions.decide.texts import listed, text
+from functions.decide.texts import content_text, format_choices
 
-_PLACES = re.compile(f"({re.escape(INSTRUCTIONS)}|{re.escape(CHOICES)})")
+_PLACEHOLDERS = re.compile(f"({re.escape(INSTRUCTIONS)}|{re.escape(CHOICES)})")
 
 
-class Asked(NamedTuple):
-    """A question in words."""
+class QuestionPrompt(NamedTuple):
+    """A question as prompt text."""
 
     user: str
-    """What the user says behind the input."""
+    """What the user's message ends with, after the input."""
     model: str
-    """How the model's answer begins."""
+    """What the model's message begins with."""
 
 
-def asked(question: Question, options: DecideOptions) -> Asked:
-    """Return a question in the words of its type's prompt."""
-    return filled(getattr(options, f"{question.type}_prompt"), text(question.instructions).strip(), listed(question))
+def question_prompt(question: Question, options: DecideOptions) -> QuestionPrompt:
+    """Return the prompt of a question by the template for its type."""
+    template = getattr(options, f"{question.type}_prompt")
+    return fill_prompt(template, content_text(question.instructions).strip(), format_choices(question))
 
 
-def filled(prompt: str, instructions: str, choices: str) -> Asked:
-    """Return the prompt with its placeholders filled in; what is filled in is not looked at again."""
-    user, _, model = prompt.partition(ANSWER)
-    known = {INSTRUCTIONS: instructions, CHOICES: choices}
+def fill_prompt(template: str, instructions: str, choices: str) -> QuestionPrompt:
+    """Return the template with its placeholders replaced; placeholders in the replacements stay as they are."""
+    user, _, model = template.partition(ANSWER)
+    values = {INSTRUCTIONS: instructions, CHOICES: choices}
 
     def fill(part: str) -> str:
-        return "".join(known.get(piece, piece) for piece in _PLACES.split(part))
+        return "".join(values.get(piece, piece) for piece in _PLACEHOLDERS.split(part))
 
-    return Asked(fill(user).strip(), fill(model))
+    return QuestionPrompt(fill(user).strip(), fill(model))

@@ -1,7 +1,4 @@
-"""Requests as tokens: the prefix that is computed once, and behind it each question with all that may answer it.
-
-It knows the model's template and vocabulary, and nothing of probabilities or of how they are computed.
-"""
+"""Tokenises requests: one prefix that is computed once; for each question a suffix and its answers' spellings."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from typing import TypeVar
 import msgspec
 
 from functions.decide.api import DecisionRequest, Question
+from functions.decide.messages import ChatMessage, to_messages
 from functions.decide.options import DecideOptions
-from functions.decide.prompt import Asked, asked, filled
-from functions.decide.prompt_tokens import Script
-from functions.decide.spellings import Ids, Spellings
-from functions.decide.texts import spelled, values, written
-from functions.decide.tokenizer_pool import Check
-from functions.decide.turns import Turn, turns
+from functions.decide.prompt import QuestionPrompt, fill_prompt, question_prompt
+from functions.decide.prompt_tokens import ConversationTokens
+from functions.decide.spellings import AnswerSpellings, Ids
+from functions.decide.texts import answer_values, question_text, value_texts
+from functions.decide.tokenizer_pool import CheckCancelled
 from functions.engines.batching import length_guard
 from functions.engines.chat_template import ChatTemplate
 from functions.engines.llama.model.vocabulary import Vocabulary
@@ -28,86 +25,101 @@ from host.errors import ContextLengthExceeded
 T = TypeVar("T")
 
 SYSTEM = "You answer questions about a text."
-"""What models are told where neither the input nor the manifest has a system message."""
+"""The system message where neither the input nor the manifest has one."""
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """A question ready to be computed."""
+class TokenizedQuestion(msgspec.Struct, frozen=True):
+    """A question ready to be scored."""
 
     question: Question
-    words: Asked
+    prompt: QuestionPrompt
     branch: Branch
-    events: Spellings
+    spellings: AnswerSpellings
 
 
-class Asker:
-    """A model's way of being asked."""
+class QuestionTokenizer:
+    """Tokenises requests for one model."""
 
     def __init__(
-        self, template: ChatTemplate, words: Vocabulary, options: DecideOptions, *, longest: int, system: str | None
+        self,
+        template: ChatTemplate,
+        vocabulary: Vocabulary,
+        options: DecideOptions,
+        *,
+        longest: int,
+        system: str | None,
     ) -> None:
-        """`longest` are the tokens of an input with one question and an answer to it."""
+        """`longest` is the model's context in tokens, `system` the manifest's system message."""
         self._template = template
-        self._words = words
+        self._vocabulary = vocabulary
         self._options = options
         self._longest = longest
         self._system = system or SYSTEM
 
-    def request(self, request: DecisionRequest, check: Check) -> tuple[list[int], list[Ask]]:
-        """Return the prefix and the questions; what all of them begin with belongs to the prefix.
+    def tokenize(self, request: DecisionRequest, check: CheckCancelled) -> tuple[list[int], list[TokenizedQuestion]]:
+        """Return the prefix and the questions; tokens that all questions begin with belong to the prefix.
 
-        It takes seconds for many long choices; `check` is called before each question and each choice. Raises
-        `InvalidRequest` where the template refuses the input, `ContextLengthExceeded`, and `InputTooLong` for what is
-        so long that it is not even tokenised.
+        Takes seconds for many long choices; `check` is called before each question and each choice. Raises
+        `InvalidRequest` where the template rejects the input, `ContextLengthExceeded`, and `InputTooLong` for texts
+        that are too long to be tokenised.
         """
-        spoken = turns(request, self._system)
-        self._check_brief(request, spoken)
-        script = Script(self._template, self._words, spoken)
-        said = [asked(question, self._options) for question in request.questions]
-        suffixes = [script.suffix(one) for one in _wanted(said, check)]
-        count = self._lead(script, {question.type for question in request.questions}, suffixes)
-        prefix = [*script.prefix, *suffixes[0][:count]]
-        asks = []
-        for question, words, suffix in _wanted(zip(request.questions, said, suffixes, strict=True), check):
-            events = self._events(question, check)
-            asks.append(Ask(question, words, Branch(suffix[count:], events.spellings), events))
-            self._check_room(prefix, asks[-1], len(asks) - 1)
-        return prefix, asks
+        messages = to_messages(request, self._system)
+        self._check_lengths(request, messages)
+        conversation = ConversationTokens(self._template, self._vocabulary, messages)
+        prompts = [question_prompt(question, self._options) for question in request.questions]
+        suffixes = [conversation.suffix(prompt) for prompt in _checking(prompts, check)]
+        count = self._shared(conversation, {question.type for question in request.questions}, suffixes)
+        prefix = [*conversation.prefix, *suffixes[0][:count]]
+        questions: list[TokenizedQuestion] = []
+        for question, prompt, suffix in _checking(zip(request.questions, prompts, suffixes, strict=True), check):
+            spellings = self._answer_spellings(question, check)
+            branch = Branch(suffix[count:], spellings.token_ids)
+            questions.append(TokenizedQuestion(question, prompt, branch, spellings))
+            self._check_context(prefix, questions[-1], len(questions) - 1)
+        return prefix, questions
 
-    def without_input(self, asks: Sequence[Ask], check: Check) -> tuple[list[int], list[Branch]]:
-        """Return the same questions about an empty input."""
-        script = Script(self._template, self._words, [Turn("system", self._system), Turn("user", "")])
-        branches = [Branch(script.suffix(ask.words), ask.events.spellings) for ask in _wanted(asks, check)]
-        return script.prefix, branches
-
-    def _lead(self, script: Script, kinds: set[str], suffixes: Sequence[Sequence[int]]) -> int:
-        """Return how many tokens questions of these types begin with in common, whatever they ask.
-
-        A single question shares all with itself: what would be shared with others is found by asking such.
-        """
-        probes = [
-            script.suffix(filled(getattr(self._options, f"{kind}_prompt"), *words))
-            for kind in kinds
-            for words in (("Is", "a"), ("0", "1"))
+    def tokenize_without_input(
+        self, questions: Sequence[TokenizedQuestion], check: CheckCancelled
+    ) -> tuple[list[int], list[Branch]]:
+        """Return the prefix and the branches of the same questions about an empty input."""
+        messages = [ChatMessage("system", self._system), ChatMessage("user", "")]
+        conversation = ConversationTokens(self._template, self._vocabulary, messages)
+        branches = [
+            Branch(conversation.suffix(question.prompt), question.spellings.token_ids)
+            for question in _checking(questions, check)
         ]
-        return min(min(common_prefix(suffixes[0], other), len(other) - 1) for other in [*probes, *suffixes])
+        return conversation.prefix, branches
 
-    def _events(self, question: Question, check: Check) -> Spellings:
-        """Return what may be answered, each spelled as it is behind a word and at the beginning of a line."""
+    def _shared(self, conversation: ConversationTokens, types: set[str], suffixes: Sequence[Sequence[int]]) -> int:
+        """Return how many tokens all questions of these types begin with, also those of other requests.
+
+        A request with one question cannot show what it shares with others, so two made-up questions of each type are
+        compared as well.
+        """
+        samples = [
+            conversation.suffix(fill_prompt(getattr(self._options, f"{type_}_prompt"), *texts))
+            for type_ in types
+            for texts in (("Is", "a"), ("0", "1"))
+        ]
+        return min(min(common_prefix(suffixes[0], other), len(other) - 1) for other in [*samples, *suffixes])
+
+    def _answer_spellings(self, question: Question, check: CheckCancelled) -> AnswerSpellings:
         if question.type == "predicate":
-            return Spellings([self._spellings(self._options.yes_words), self._spellings(self._options.no_words)])
-        return Spellings([self._spellings([one]) for one in _wanted(spelled(values(question)), check)])
+            return AnswerSpellings([self._spellings(self._options.yes_words), self._spellings(self._options.no_words)])
+        texts = value_texts(answer_values(question))
+        return AnswerSpellings([self._spellings([text]) for text in _checking(texts, check)])
 
     def _spellings(self, texts: Sequence[str]) -> list[Ids]:
-        return [tuple(self._words.tokenize(space + text, special=False)) for text in texts for space in (" ", "")]
+        """Return the token ids of each text as it is after a word (with a space) and at the beginning of a line."""
+        return [tuple(self._vocabulary.tokenize(space + text, special=False)) for text in texts for space in (" ", "")]
 
-    def _check_brief(self, request: DecisionRequest, said: Sequence[Turn]) -> None:
-        length_guard.check("\n".join(turn.text for turn in said), self._longest, "input")
+    def _check_lengths(self, request: DecisionRequest, messages: Sequence[ChatMessage]) -> None:
+        length_guard.check("\n".join(message.text for message in messages), self._longest, "input")
         for at, question in enumerate(request.questions):
-            length_guard.check(written(question), self._longest, f"questions[{at}]")
+            length_guard.check(question_text(question), self._longest, f"questions[{at}]")
 
-    def _check_room(self, prefix: Sequence[int], ask: Ask, at: int) -> None:
-        own = len(ask.branch.suffix) + max(map(len, ask.events.spellings))
+    def _check_context(self, prefix: Sequence[int], question: TokenizedQuestion, at: int) -> None:
+        own = len(question.branch.suffix) + max(map(len, question.spellings.token_ids))
         if len(prefix) + own > self._longest:
             raise ContextLengthExceeded(
                 f"the input has {len(prefix)} tokens, and `questions[{at}]` with its longest answer {own} more: "
@@ -117,8 +129,8 @@ class Asker:
             )
 
 
-def _wanted(items: Iterable[T], check: Check) -> Iterator[T]:
-    """Yield the items while somebody waits for what is made of them."""
+def _checking(items: Iterable[T], check: CheckCancelled) -> Iterator[T]:
+    """Yield the items, checking before each that the request was not cancelled."""
     for item in items:
         check()
         yield item

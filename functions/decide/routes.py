@@ -1,4 +1,4 @@
-"""The HTTP face of the decide function: OpenAI's request in, OpenAI's JSON out."""
+"""HTTP routes of the decide function: OpenAI's `/v1/decisions`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from host.http.response import JsonResponse
 )
 async def create_decision(data: JSONBody[DecisionRequest], host: HostDependency) -> JsonResponse:
     """Return an answer to each question, in their order; one that cannot be answered is a refusal."""
-    found = await host.call(data.model, DECIDE, data)
-    return JsonResponse(_body(data.model, found))
+    decisions = await host.call(data.model, DECIDE, data)
+    return JsonResponse(_body(data.model, decisions))
 
 
-def _body(model: str, found: Decisions) -> Decision:
-    tokens = found.usage.prompt_tokens
-    details = InputTokensDetails(cached_tokens=found.usage.cached_tokens, cache_write_tokens=found.cache_write_tokens)
+def _body(model: str, decisions: Decisions) -> Decision:
+    tokens = decisions.usage.prompt_tokens
+    details = InputTokensDetails(
+        cached_tokens=decisions.usage.cached_tokens, cache_write_tokens=decisions.cache_write_tokens
+    )
     usage = DecisionUsage(input_tokens=tokens, input_tokens_details=details, total_tokens=tokens)
-    return Decision(answers=found.answers, model=model, usage=usage)
+    return Decision(answers=decisions.answers, model=model, usage=usage)

@@ -1,4 +1,4 @@
-"""Contents as plain text: parts on lines of their own, JSON compactly. It knows the request's types and no model."""
+"""Converts contents, questions and their values to plain text: parts on separate lines, JSON in compact form."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ import msgspec
 from functions.decide.api import ChoiceSpec, LevelSpec, Part, Question, Value
 
 
-def text(content: str | list[Part] | None) -> str:
+def content_text(content: str | list[Part] | None) -> str:
     """Return the text of a content."""
     if isinstance(content, list):
-        return "\n".join(_part(part) for part in content)
+        return "\n".join(_part_text(part) for part in content)
     return content or ""
 
 
-def values(question: Question) -> list[Value]:
-    """Return what may be answered to a choice or a score, in the question's order."""
+def answer_values(question: Question) -> list[Value]:
+    """Return the possible answers to a choice or a score, in the question's order."""
     if question.levels is not None:
         return [level.label for level in question.levels]
     return [choice.value for choice in question.choices or ()]
 
 
-def spelled(among: Sequence[Value]) -> list[str]:
-    """Return how each value is written; as JSON where two would be written alike: `true` and `"true"`."""
-    plain = [plainly(value) for value in among]
-    if len({one.strip() for one in plain}) == len(plain):
-        return [one.strip() for one in plain]
-    return [msgspec.json.encode(value).decode() for value in among]
+def value_texts(values: Sequence[Value]) -> list[str]:
+    """Return each value as text, or as JSON where two values have the same text: `true` and `"true"`."""
+    texts = [value_text(value).strip() for value in values]
+    if len(set(texts)) == len(texts):
+        return texts
+    return [msgspec.json.encode(value).decode() for value in values]
 
 
-def plainly(value: Value) -> str:
-    """Return a value as a word: booleans as JSON has them."""
+def value_text(value: Value) -> str:
+    """Return a value as text, booleans as in JSON."""
     return value if isinstance(value, str) else ("true" if value else "false")
 
 
-def listed(question: Question) -> str:
-    """Return the choices or levels in one line; on a line each where any of them is described."""
-    given: Sequence[ChoiceSpec | LevelSpec] = question.levels or question.choices or ()
-    names = spelled(values(question))
-    if not any(one.description for one in given):
+def format_choices(question: Question) -> str:
+    """Return the choices or levels in one line, or a line for each where any has a description."""
+    specs: Sequence[ChoiceSpec | LevelSpec] = question.levels or question.choices or ()
+    names = value_texts(answer_values(question))
+    if not any(spec.description for spec in specs):
         return ", ".join(names)
-    lines = [f"{name}: {one.description}" if one.description else name for name, one in zip(names, given, strict=True)]
+    lines = [
+        f"{name}: {spec.description}" if spec.description else name for name, spec in zip(names, specs, strict=True)
+    ]
     return "\n" + "\n".join(lines) + "\n"
 
 
-def written(question: Question) -> str:
-    """Return all that a question says: its instructions, and its choices or levels."""
-    return f"{text(question.instructions)}\n{listed(question)}"
+def question_text(question: Question) -> str:
+    """Return all text of a question: its instructions, and its choices or levels."""
+    return f"{content_text(question.instructions)}\n{format_choices(question)}"
 
 
-def _part(part: Part) -> str:
+def _part_text(part: Part) -> str:
     if part.type == "input_json":
         return msgspec.json.encode(part.data).decode()
     return part.text or part.refusal or ""

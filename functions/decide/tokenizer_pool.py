@@ -1,7 +1,4 @@
-"""Threads that tokenise: their work ends soon when nobody waits for it any more, and never outlives the model.
-
-They know callables, and nothing of what these do.
-"""
+"""Threads for tokenising. Work stops soon after its request is cancelled, and ends before the model is freed."""
 
 from __future__ import annotations
 
@@ -14,48 +11,48 @@ from typing import TypeVar
 from host.errors import ShuttingDown
 
 T = TypeVar("T")
-Check = Callable[[], None]
-"""Raises where nobody waits any more; long work calls it now and then."""
-_MOST = 4
-"""Threads of a model, however many its load allows: tokenising is short beside computing."""
+CheckCancelled = Callable[[], None]
+"""Raises where the request was cancelled; long work calls it now and then."""
+_THREADS_MAX = 4
+"""Threads of a model, however many its load allows: tokenising takes little time beside computing."""
 
 
-class _Gone(Exception):
-    """Nobody waits any more."""
+class _Cancelled(Exception):
+    """The request was cancelled, or the pool was closed."""
 
 
-class Threads:
-    """Some threads, of one model."""
+class TokenizerPool:
+    """The tokenising threads of one model."""
 
-    def __init__(self, allowed: int) -> None:
-        """`allowed` is how many threads the model may have."""
-        self._threads = ThreadPoolExecutor(min(_MOST, max(1, allowed)), thread_name_prefix="ask")
+    def __init__(self, threads: int) -> None:
+        """`threads` is how many the model may have."""
+        self._threads = ThreadPoolExecutor(min(_THREADS_MAX, max(1, threads)), thread_name_prefix="tokenize")
         self._closed = threading.Event()
 
-    async def run(self, work: Callable[[Check], T]) -> T:
-        """Return what the work returns; raises what it raises, and `ShuttingDown`."""
-        left = threading.Event()
+    async def run(self, work: Callable[[CheckCancelled], T]) -> T:
+        """Run work in a thread and return its result; raises its error, or `ShuttingDown` after `close`."""
+        cancelled = threading.Event()
 
         def check() -> None:
-            if left.is_set() or self._closed.is_set():
-                raise _Gone
+            if cancelled.is_set() or self._closed.is_set():
+                raise _Cancelled
 
         def checked() -> T:
             check()
             return work(check)
 
         try:
-            working = asyncio.get_running_loop().run_in_executor(self._threads, checked)
+            running = asyncio.get_running_loop().run_in_executor(self._threads, checked)
         except RuntimeError:  # the threads were shut down
             raise ShuttingDown("the model is being unloaded") from None
         try:
-            return await working
-        except _Gone:
+            return await running
+        except _Cancelled:
             raise ShuttingDown("the model is being unloaded") from None
         finally:
-            left.set()
+            cancelled.set()
 
     def close(self) -> None:
-        """End the threads: what is asked of a model that is freed would end the process."""
+        """Wait for the threads to end: using a model after it was freed would crash the process."""
         self._closed.set()
         self._threads.shutdown()

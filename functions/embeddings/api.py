@@ -1,4 +1,4 @@
-"""What goes in and out of an embeddings model: the request as OpenAI's SDKs send it, and the vectors as bytes."""
+"""Requests and JSON bodies of `/v1/embeddings`, and the vectors as bytes between worker and host."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ INPUTS_MAX = 2048
 """Inputs of one request, as at OpenAI."""
 
 TASKS = {"retrieval.query": "query", "retrieval.passage": "document"}
-"""What Jina's `task` says in the words of `input_type`."""
+"""Jina's `task` as `input_type`."""
 
-Kind = Literal["dense", "sparse", "colbert"]
-"""What an input becomes: one vector, weights of words, or a vector for each token."""
+EmbeddingType = Literal["dense", "sparse", "colbert"]
+"""One vector for an input, weights for vocabulary entries, or a vector for each token."""
 
 Input = Annotated[
     str | list[Any] | dict[str, Any],
@@ -32,14 +32,14 @@ Input = Annotated[
         },
     ),
 ]
-"""Items are checked in `functions.embeddings.inputs`, which can say which one is wrong."""
+"""Items are checked in `functions.embeddings.inputs`, whose errors name the item."""
 
 
 class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The body of `POST /v1/embeddings`. `null` is the same as absent, and unknown fields are ignored.
 
-    What other dialects call a field of ours is put into ours; what of theirs is not served is refused when it is set
-    (`functions.embeddings.dialects`).
+    Fields of other dialects are copied to the field of the same meaning; those that are not served are refused when
+    set (`functions.embeddings.dialects`).
     """
 
     model: str | None = None
@@ -56,13 +56,13 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     dimensions: int | None = None
     """Cut vectors to so many numbers and scale them to length 1 again; for models that were trained for it."""
     user: Any = None
-    """Taken and not used."""
+    """Accepted and ignored."""
     truncate: bool | None = None
     """Cut over-long inputs instead of refusing them; default: what the manifest's `options.truncate` says."""
     prompt_name: str | None = None
     """The prompt of the model to put before each input, by its name in the model's own files."""
     input_type: str | None = None
-    """`query` or `document`: take the model's prompt for that, if it has one, and its way for it, if it has several.
+    """`query` or `document`: take the model's prompt for that, if it has one, and its route for it, if it has several.
     Symmetric models have neither."""
     output_dimension: int | None = None
     """The same as `dimensions` at Voyage and Cohere."""
@@ -96,7 +96,7 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
     """vLLM's name for it; not served."""
 
     def __post_init__(self) -> None:
-        """Put what other dialects call a field into ours, where that says nothing."""
+        """Copy fields of other dialects to the field of the same meaning, where that is not set."""
         for name, value in (
             ("dimensions", self.output_dimension),
             ("truncate", self.truncation),
@@ -106,19 +106,19 @@ class EmbeddingsRequest(msgspec.Struct, kw_only=True, frozen=True):
                 msgspec.structs.force_setattr(self, name, value)
 
 
-class Sparse(msgspec.Struct, kw_only=True, frozen=True):
-    """Sparse vectors, one behind the other."""
+class SparseVectors(msgspec.Struct, kw_only=True, frozen=True):
+    """Sparse vectors, concatenated."""
 
     counts: list[int]
-    """How many words each input has a weight for."""
+    """How many weights each input has."""
     indices: bytes
     """Little-endian int32: ids of the vocabulary, ascending for each input."""
     values: bytes
     """Little-endian float32: the weight of each."""
 
 
-class Rows(msgspec.Struct, kw_only=True, frozen=True):
-    """The vectors of tokens, one input behind the other."""
+class TokenVectors(msgspec.Struct, kw_only=True, frozen=True):
+    """Vectors of tokens (ColBERT), concatenated."""
 
     counts: list[int]
     """How many vectors each input has."""
@@ -128,17 +128,17 @@ class Rows(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Vectors(msgspec.Struct, kw_only=True, frozen=True):
-    """The vectors of one request, one behind the other in the order of its inputs."""
+    """The vectors of one request, concatenated in the order of its inputs."""
 
     model: str = ""
     """The manifest's name."""
     data: bytes = b""
-    """Dense vectors: little-endian float32, `dimension` numbers for each input; empty where none were asked for."""
+    """Dense vectors: little-endian float32, `dimension` numbers for each input; empty where none were requested."""
     dimension: int = 0
     usage: Usage
     """Tokens without padding, special tokens and prompts included; for an image its patches."""
-    sparse: Sparse | None = None
-    colbert: Rows | None = None
+    sparse: SparseVectors | None = None
+    colbert: TokenVectors | None = None
 
     def rows(self) -> list[list[float]]:
         """Return the dense vectors as numbers, `dimension` for each input; empty where there are none."""
@@ -151,7 +151,7 @@ class Vectors(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Embedding(msgspec.Struct, kw_only=True, frozen=True):
-    """What one input became, as clients read it."""
+    """The embedding of one input."""
 
     object: Literal["embedding"] = "embedding"
     index: int

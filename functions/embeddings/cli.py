@@ -1,4 +1,4 @@
-"""Embeddings at a command line: the words are one text, and each vector is printed as a line of JSON."""
+"""Embeddings at the command line: the arguments are one text; each vector is printed as a line of JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 
 
 class EmbeddingsCli:
-    """See `host.function.Shell`."""
+    """See `host.function.Cli`."""
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask for the vector of the whole text."""
+        """Return a request for the embedding of the text."""
         return {"input": text}
 
     def show(self, answer: Any) -> str:

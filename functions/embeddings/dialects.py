@@ -1,6 +1,6 @@
-"""What Cohere, Jina, Mixedbread, TEI, vLLM and Voyage call things: names of ours, or refused where they change vectors.
+"""Checks the fields of Cohere's, Jina's, Mixedbread's, TEI's, vLLM's and Voyage's dialects.
 
-Their references, whose names these are: https://docs.voyageai.com/reference/embeddings-api,
+References: https://docs.voyageai.com/reference/embeddings-api,
 https://docs.cohere.com/reference/embed, https://api.jina.ai/redoc, https://www.mixedbread.com/api-reference,
 https://huggingface.github.io/text-embeddings-inference and vLLM's pooling requests.
 """
@@ -24,10 +24,10 @@ _UNSERVED = {
 
 
 def check(request: EmbeddingsRequest) -> None:
-    """Raise `InvalidRequest` for other dialects' fields that contradict ours, or ask for what is not served."""
-    _task(request)
-    _same(request, "dimensions", "output_dimension", request.output_dimension)
-    _same(request, "truncate", "truncation", request.truncation)
+    """Raise `InvalidRequest` for fields that contradict each other, and `UnsupportedParameter` for unserved ones."""
+    _check_task(request)
+    _check_same(request, "dimensions", "output_dimension", request.output_dimension)
+    _check_same(request, "truncate", "truncation", request.truncation)
     for name in ("normalized", "normalize"):
         if getattr(request, name) is False:
             raise UnsupportedParameter(f"{name} must be true: vectors are as the model scales them", param=name)
@@ -39,24 +39,24 @@ def check(request: EmbeddingsRequest) -> None:
         if side is not None and side.lower() != "right":
             raise UnsupportedParameter(f"{name} must be 'right': only an input's end is cut", param=name)
     for name, instead in _UNSERVED.items():
-        said = getattr(request, name)
-        if said is not None and said is not False:
+        value = getattr(request, name)
+        if value is not None and value is not False:
             raise UnsupportedParameter(f"{name} is not served: {instead}", param=name)
 
 
-def _task(request: EmbeddingsRequest) -> None:
+def _check_task(request: EmbeddingsRequest) -> None:
     task = request.task
     if task is None:
         return
     if task not in TASKS:
-        words = " or ".join(map(repr, TASKS))
-        raise UnsupportedParameter(f"task must be {words}, got {task!r}; others are not served", param="task")
+        known = " or ".join(map(repr, TASKS))
+        raise UnsupportedParameter(f"task must be {known}, got {task!r}; others are not served", param="task")
     if request.prompt_name is not None:
         raise UnsupportedParameter("set prompt_name or task, not both", param="task")
-    _same(request, "input_type", "task", TASKS[task])
+    _check_same(request, "input_type", "task", TASKS[task])
 
 
-def _same(request: EmbeddingsRequest, ours: str, theirs: str, value: Any) -> None:
-    said = getattr(request, ours)
-    if value is not None and said != value:
-        raise InvalidRequest(f"{ours} is {said!r} and {theirs} says {value!r}: send one of them", param=theirs)
+def _check_same(request: EmbeddingsRequest, field: str, other: str, value: Any) -> None:
+    own = getattr(request, field)
+    if value is not None and own != value:
+        raise InvalidRequest(f"{field} is {own!r} and {other} says {value!r}: send one of them", param=other)

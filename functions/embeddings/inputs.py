@@ -1,6 +1,6 @@
-"""An embeddings request's inputs: checked item by item for the client, then read by the model's side.
+"""Checks and parses the inputs of embeddings requests.
 
-`check` runs in the host, once; `inputs_of` and `input_type` read requests that it accepted.
+`check` runs in the host; `parse_inputs` and `input_type` expect requests that passed it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Input = str | list[int] | Image
 
 
 def check(request: EmbeddingsRequest) -> None:
-    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    """Raise `InvalidRequest` for a request that no model could answer."""
     _check_inputs(request.input)
     dialects.check(request)
-    output_format.base64(request)
-    kinds = output_format.kinds(request)
+    output_format.is_base64(request)
+    types = output_format.embedding_types(request)
     size = "dimensions" if request.output_dimension is None else "output_dimension"
     check_range(request.dimensions, size, 1)
-    if request.dimensions is not None and "dense" not in kinds:
-        raise InvalidRequest(f"{size} cuts dense vectors, and {kinds[0]} ones were asked for", param=size)
+    if request.dimensions is not None and "dense" not in types:
+        raise InvalidRequest(f"{size} cuts dense vectors, and {types[0]} ones were requested", param=size)
     if request.input_type not in DOCUMENT:
         check_choice(request.input_type, "input_type", (*QUERY, "document"))
     if request.input_type is not None and request.prompt_name is not None:
@@ -39,23 +39,23 @@ def check(request: EmbeddingsRequest) -> None:
 
 
 def input_type(request: EmbeddingsRequest) -> Literal["query", "document", ""]:
-    """Return what the inputs are, by `input_type` or by the name of a prompt for it; empty where neither says."""
+    """Return the type of the inputs, by `input_type` or the name of a prompt for it; empty for neither."""
     name = request.input_type or request.prompt_name
     return "query" if name in QUERY else "document" if name in DOCUMENT else ""
 
 
-def inputs_of(given: str | list[Any] | dict[str, Any]) -> list[Input]:
+def parse_inputs(value: str | list[Any] | dict[str, Any]) -> list[Input]:
     """Return a request's `input` as a list of texts and images, or of lists of token ids."""
-    items = given if isinstance(given, list) and not _is_int(given[0]) else [given]
-    return [_read(item, f"input[{at}]") for at, item in enumerate(items)]
+    items = value if isinstance(value, list) and not _is_int(value[0]) else [value]
+    return [_parse(item, f"input[{at}]") for at, item in enumerate(items)]
 
 
-def _read(item: Any, param: str) -> Input:
-    return content_parts.read(item, param) if isinstance(item, dict) else item
+def _parse(item: Any, param: str) -> Input:
+    return content_parts.parse(item, param) if isinstance(item, dict) else item
 
 
-def _check_inputs(given: str | list[Any] | dict[str, Any]) -> None:
-    items: list[Any] = [given] if isinstance(given, str | dict) else given
+def _check_inputs(value: str | list[Any] | dict[str, Any]) -> None:
+    items: list[Any] = [value] if isinstance(value, str | dict) else value
     if items and _is_int(items[0]):
         _check_ids(items, "input")
         return
@@ -69,26 +69,26 @@ def _check_inputs(given: str | list[Any] | dict[str, Any]) -> None:
 
 def _check_part(item: Any, param: str) -> None:
     if isinstance(item, dict):
-        content_parts.read(item, param)
+        content_parts.parse(item, param)
     elif isinstance(item, str):
         check_text(item, param)
     else:
         raise _wrong(param, item, "a text, like input[0]")
 
 
-def _check_ids(given: Any, param: str) -> None:
-    if not isinstance(given, list):
-        raise _wrong(param, given, "a list of token ids, like input[0]")
-    if not given:
+def _check_ids(value: Any, param: str) -> None:
+    if not isinstance(value, list):
+        raise _wrong(param, value, "a list of token ids, like input[0]")
+    if not value:
         raise InvalidRequest(f"{param} is an empty list of token ids", param=param)
     try:
-        least = min(msgspec.convert(given, list[int], strict=True))
+        least = min(msgspec.convert(value, list[int], strict=True))
     except msgspec.ValidationError:
-        at = next(at for at, item in enumerate(given) if not _is_int(item))
-        raise _wrong(f"{param}[{at}]", given[at], "a token id, like the items before it") from None
+        at = next(at for at, item in enumerate(value) if not _is_int(item))
+        raise _wrong(f"{param}[{at}]", value[at], "a token id, like the items before it") from None
     if least < 0:
-        at = next(at for at, item in enumerate(given) if item < 0)
-        raise InvalidRequest(f"{param}[{at}] is {given[at]}: token ids are not negative", param=f"{param}[{at}]")
+        at = next(at for at, item in enumerate(value) if item < 0)
+        raise InvalidRequest(f"{param}[{at}] is {value[at]}: token ids are not negative", param=f"{param}[{at}]")
 
 
 def _is_int(item: Any) -> bool:

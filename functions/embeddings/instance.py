@@ -1,4 +1,4 @@
-"""A model that embeds, whatever engine it is of: inputs become items, the engine's vectors the answer's bytes."""
+"""The loaded model of the embeddings function, on any engine: tokenises inputs and packs vectors into answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.embeddings import openai_token_ids, output_format
-from functions.embeddings.api import EmbeddingsRequest, Kind, Rows, Sparse, Vectors
-from functions.embeddings.inputs import Input, inputs_of
+from functions.embeddings.api import EmbeddingsRequest, EmbeddingType, SparseVectors, TokenVectors, Vectors
+from functions.embeddings.inputs import Input, parse_inputs
+from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.embeddings.options import EmbeddingsOptions
-from functions.embeddings.tokenize import InputTokenizer, Tokenizer
+from functions.embeddings.tokenize import EmbeddingTokenizer, InputTokenizer
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence.layout import Layout
 from functions.engines.checkpoint.sentence.output import Output
@@ -22,53 +23,53 @@ from host.errors import InvalidRequest, NotFinite, UnsupportedParameter
 from host.function import Instance, InstanceInfo, Load, Usage
 
 CAPACITY = 256
-"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
-_TINY = 1e-12
+"""Concurrent requests. The batcher merges them, so more would only wait here instead of in the host."""
+_EPSILON = 1e-12
 
 Vector = npt.NDArray[np.float32]
 
 
 class EmbeddingsInstance(Instance):
-    """A loaded model. A subclass says how items are made and computed."""
+    """A loaded embedding model. Subclasses compute the vectors."""
 
-    def __init__(self, name: str, items: InputTokenizer) -> None:
-        """`items` makes those of requests, unless `_chosen` says which others do; `name` is the manifest's."""
+    def __init__(self, name: str, tokenizer: InputTokenizer) -> None:
+        """`name` is the manifest's; `tokenizer` is for all requests, unless `_tokenizer_for` returns another."""
         self._name = name
-        self._items = items
+        self._tokenizer = tokenizer
 
     async def answer(self, request: EmbeddingsRequest) -> Vectors:
-        """Return what each input became. Raises `InvalidRequest`, `InputTooLong`, and `NotFinite` naming the input."""
-        chosen = self._chosen(request)
-        kinds = _kinds(request, chosen.layout)
-        _check_scale(request, kinds, chosen.layout)
-        size = chosen.dimension(request) if "dense" in kinds else 0
+        """Embed each input. Raises `InvalidRequest`, `InputTooLong`, and `NotFinite` naming the input."""
+        tokenizer = self._tokenizer_for(request)
+        types = _embedding_types(request, tokenizer.layout)
+        _check_normalized(request, types, tokenizer.layout)
+        size = tokenizer.dimension(request) if "dense" in types else 0
         try:
-            items, outputs = await self._computed(request, inputs_of(request.input), kinds)
+            items, outputs = await self._embed(request, parse_inputs(request.input), types)
         except NotFinite as error:
-            place = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
-            raise NotFinite(f"{place}: {error.message}", param=place, extra=error.extra) from error
+            param = f"input[{error.extra['index']}]" if "index" in error.extra else "input"
+            raise NotFinite(f"{param}: {error.message}", param=param, extra=error.extra) from error
         return Vectors(
             model=self._name,
-            data=_joined([one.dense for one in outputs if one.dense is not None], size, chosen.layout),
+            data=_pack_dense([one.dense for one in outputs if one.dense is not None], size, tokenizer.layout),
             dimension=size,
             usage=Usage(prompt_tokens=sum(len(item.ids) for item in items)),
-            sparse=_sparse(outputs) if "sparse" in kinds else None,
-            colbert=_rows(outputs) if "colbert" in kinds else None,
+            sparse=_pack_sparse(outputs) if "sparse" in types else None,
+            colbert=_pack_colbert(outputs) if "colbert" in types else None,
         )
 
     def info(self) -> InstanceInfo:
-        """Return what was chosen, and by which file."""
+        """Return the capacity, the longest input in tokens, and how vectors are computed."""
         return InstanceInfo(capacity=CAPACITY, context=self._longest(), detail=self._detail())
 
-    def _chosen(self, request: EmbeddingsRequest) -> InputTokenizer:
-        """Return what makes a request's inputs ready; raises `InvalidRequest` where the model has no way for it."""
-        return self._items
+    def _tokenizer_for(self, request: EmbeddingsRequest) -> InputTokenizer:
+        """Return the tokenizer for a request; raises `InvalidRequest` where the model has none for its input type."""
+        return self._tokenizer
 
     @abstractmethod
-    async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
+    async def _embed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
-        """Return the inputs as tokens, and what became of each, in their order."""
+        """Return the inputs as sequences, and the output of each, in their order."""
 
     @abstractmethod
     def _longest(self) -> int:
@@ -76,85 +77,85 @@ class EmbeddingsInstance(Instance):
 
     @abstractmethod
     def _detail(self) -> dict[str, Any]:
-        """Return what was chosen."""
+        """Return how vectors are computed, for `InstanceInfo.detail`."""
 
 
-def _kinds(request: EmbeddingsRequest, layout: Layout) -> tuple[Kind, ...]:
-    """Return what is asked for; raises `InvalidRequest` for what the model has not."""
-    asked, has = output_format.kinds(request), layout.kinds
-    missing = next((kind for kind in asked if kind not in has), None)
+def _embedding_types(request: EmbeddingsRequest, layout: Layout) -> tuple[EmbeddingType, ...]:
+    """Return the types of vectors to compute; raises `InvalidRequest` for types that the model does not have."""
+    types, available = output_format.embedding_types(request), layout.kinds
+    missing = next((one for one in types if one not in available), None)
     if missing is None:
-        return asked
+        return types
     why = f" ({layout.missing[missing]})" if missing in layout.missing else ""
     raise InvalidRequest(
-        f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, has))}",
+        f"this model makes no {missing} vectors{why}; send embedding_type: {' or '.join(map(repr, available))}",
         param="embedding_type",
     )
 
 
-def _check_scale(request: EmbeddingsRequest, kinds: tuple[Kind, ...], layout: Layout) -> None:
-    """Raise `UnsupportedParameter` where vectors of length 1 are wanted, and the model's are not."""
+def _check_normalized(request: EmbeddingsRequest, types: tuple[EmbeddingType, ...], layout: Layout) -> None:
+    """Raise `UnsupportedParameter` where a request requires vectors of length 1, and the model's are not."""
     for name in ("normalized", "normalize"):
-        if getattr(request, name) and "dense" in kinds and not layout.normalizes:
+        if getattr(request, name) and "dense" in types and not layout.normalizes:
             raise UnsupportedParameter(
                 f"{name} is true, and this model's vectors are not scaled to length 1; leave it out", param=name
             )
 
 
-def _joined(vectors: list[Vector], size: int, layout: Layout) -> bytes:
-    """Return the vectors as little-endian float32, cut to `size` and scaled again when they were."""
-    if not vectors:
-        return b""
-    rows = np.stack(vectors)
-    if size < rows.shape[1]:
-        rows = rows[:, :size]
-        if layout.normalizes:
-            rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
-    return rows.astype("<f4", copy=False).tobytes()
-
-
-class Embedder(Protocol):
-    """What a loaded model of a folder tells of itself."""
+class EmbeddingModel(Protocol):
+    """The part of a loaded model that an `InputTokenizer` needs."""
 
     layout: Layout
     longest: int
     size: int
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The engine's own kind."""
+    def tokenizer(self) -> EmbeddingTokenizer:
+        """The engine's own tokenizer."""
 
 
-def items_of(model: Embedder, load: Load, foreign_: openai_token_ids.OpenAITokenIds | None) -> InputTokenizer:
-    """Return what makes a model's inputs ready; `foreign_` is the vocabulary of token ids in requests."""
+def create_tokenizer(model: EmbeddingModel, load: Load, token_ids: OpenAITokenIds | None) -> InputTokenizer:
+    """Return the tokenizer of a model's inputs; `token_ids` decodes token ids in requests, None for the model's own."""
     return InputTokenizer(
         model.tokenizer,
         model.layout,
         longest=model.longest,
         truncate=load.task_options(EmbeddingsOptions).truncate,
         size=model.size,
-        foreign=foreign_,
+        token_ids=token_ids,
     )
 
 
-def vocabulary(load: Load) -> openai_token_ids.OpenAITokenIds | None:
+def load_token_ids(load: Load) -> OpenAITokenIds | None:
     """Return the vocabulary of token ids in requests, None for the model's own; raises `LoadFailed`."""
     return openai_token_ids.load(load.task_options(EmbeddingsOptions).token_ids, Path(load.base))
 
 
-def _sparse(outputs: Sequence[Output]) -> Sparse:
-    found = [one.sparse for one in outputs if one.sparse is not None]
-    return Sparse(
-        counts=[len(ids) for ids, _ in found],
-        indices=b"".join(ids.astype("<i4", copy=False).tobytes() for ids, _ in found),
-        values=b"".join(weights.astype("<f4", copy=False).tobytes() for _, weights in found),
+def _pack_dense(vectors: list[Vector], size: int, layout: Layout) -> bytes:
+    """Return the vectors as little-endian float32, cut to `size` and normalised again if they were before."""
+    if not vectors:
+        return b""
+    rows = np.stack(vectors)
+    if size < rows.shape[1]:
+        rows = rows[:, :size]
+        if layout.normalizes:
+            rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _EPSILON)
+    return rows.astype("<f4", copy=False).tobytes()
+
+
+def _pack_sparse(outputs: Sequence[Output]) -> SparseVectors:
+    vectors = [one.sparse for one in outputs if one.sparse is not None]
+    return SparseVectors(
+        counts=[len(ids) for ids, _ in vectors],
+        indices=b"".join(ids.astype("<i4", copy=False).tobytes() for ids, _ in vectors),
+        values=b"".join(weights.astype("<f4", copy=False).tobytes() for _, weights in vectors),
     )
 
 
-def _rows(outputs: Sequence[Output]) -> Rows:
-    found = [one.colbert for one in outputs if one.colbert is not None]
-    return Rows(
-        counts=[len(rows) for rows in found],
-        data=b"".join(rows.astype("<f4", copy=False).tobytes() for rows in found),
-        dimension=int(found[0].shape[1]),
+def _pack_colbert(outputs: Sequence[Output]) -> TokenVectors:
+    matrices = [one.colbert for one in outputs if one.colbert is not None]
+    return TokenVectors(
+        counts=[len(rows) for rows in matrices],
+        data=b"".join(rows.astype("<f4", copy=False).tobytes() for rows in matrices),
+        dimension=int(matrices[0].shape[1]),
     )

@@ -1,13 +1,13 @@
-"""Embeddings on ONNX Runtime: texts are tokenised, merged with everybody's into batches, encoded and pooled."""
+"""Embeddings on ONNX Runtime: sentence-transformers folders with an ONNX graph."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Self
 
-from functions.embeddings.api import EmbeddingsRequest, Kind
+from functions.embeddings.api import EmbeddingsRequest, EmbeddingType
 from functions.embeddings.inputs import Input
-from functions.embeddings.instance import EmbeddingsInstance, items_of, vocabulary
+from functions.embeddings.instance import EmbeddingsInstance, create_tokenizer, load_token_ids
 from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.embeddings.options import EmbeddingsOptions
 from functions.engines.batching.item import Item
@@ -21,10 +21,10 @@ from host.function import Load, Plan, Progress
 
 
 class OnnxEmbeddings(EmbeddingsInstance):
-    """An ONNX graph that embeds texts; its folder says how, as sentence-transformers' folders do."""
+    """An embedding model of a folder with an ONNX graph."""
 
-    def __init__(self, model: OnnxSentence, load: Load, foreign: OpenAITokenIds | None) -> None:
-        super().__init__(load.manifest.name, items_of(model, load, foreign))
+    def __init__(self, model: OnnxSentence, load: Load, token_ids: OpenAITokenIds | None) -> None:
+        super().__init__(load.manifest.name, create_tokenizer(model, load, token_ids))
         self._model = model
 
     @classmethod
@@ -35,17 +35,17 @@ class OnnxEmbeddings(EmbeddingsInstance):
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, graph and head."""
-        foreign = vocabulary(load)
-        return cls(OnnxSentence.load(load, plan, _layout(load), progress), load, foreign)
+        token_ids = load_token_ids(load)
+        return cls(OnnxSentence.load(load, plan, _layout(load), progress), load, token_ids)
 
     def close(self) -> None:
         """End the threads."""
         self._model.close()
 
-    async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
+    async def _embed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
-        items = await self._items.make(request, inputs)
+        items = await self._tokenizer.tokenize(request, inputs)
         return items, [Output(dense=vector) for vector in await self._model.vectors(items)]
 
     def _longest(self) -> int:
@@ -58,7 +58,7 @@ class OnnxEmbeddings(EmbeddingsInstance):
 def _layout(load: Load) -> Layout:
     engine = load.engine_options(OnnxOptions)
     own = load.task_options(EmbeddingsOptions)
-    said = layouts.LayoutOverrides(
+    overrides = layouts.LayoutOverrides(
         pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
     )
-    return layouts.read(Files.at(load.path, load.manifest.quantization).folder, said)
+    return layouts.read(Files.at(load.path, load.manifest.quantization).folder, overrides)

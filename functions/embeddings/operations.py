@@ -1,4 +1,4 @@
-"""What an embeddings function can be asked."""
+"""The operation of the embeddings function."""
 
 from __future__ import annotations
 

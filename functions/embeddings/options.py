@@ -1,4 +1,4 @@
-"""What a manifest's `options` may say to the embeddings function, on any engine; it knows no library."""
+"""The manifest's `options` for the embeddings function, on any engine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Encoding = Literal["cl100k_base", "o200k_base", "p50k_base", "r50k_base"]
+TiktokenEncoding = Literal["cl100k_base", "o200k_base", "p50k_base", "r50k_base"]
 
 
 class TokenIds(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The vocabulary that token ids in requests are of, and the file that holds it."""
+    """The vocabulary of token ids in requests, and its file."""
 
-    encoding: Encoding = "cl100k_base"
+    encoding: TiktokenEncoding = "cl100k_base"
     """Name of the vocabulary."""
     file: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """The vocabulary's `.tiktoken` file: a path, relative to the manifest's folder, or `package:NAME/FILE`. Without it

@@ -1,4 +1,8 @@
-"""The ways through a model as loaded models: which class serves each, their plans added up, what is told of them."""
+"""The loaded models of a Router checkpoint, one for each route: their classes, their common plan and detail.
+
+Router is sentence-transformers' module that sends queries and documents to different modules; a model without one
+has a single route.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +23,22 @@ from host.function import Plan
 Model = SentenceModel | DualEncoder | StaticEmbeddingModel
 
 
-class RoutedModel(msgspec.Struct, frozen=True):
-    """One way: a model, and what makes inputs ready for it."""
+class Route(msgspec.Struct, frozen=True):
+    """A route's model and tokenizer."""
 
     model: Model
-    items: InputTokenizer
+    tokenizer: InputTokenizer
 
 
-def kind(layout: Layout) -> type[SentenceModel | DualEncoder | StaticEmbeddingModel]:
+def model_class(layout: Layout) -> type[SentenceModel | DualEncoder | StaticEmbeddingModel]:
     """Return the class of models with this layout."""
     if layout.table is not None:
         return StaticEmbeddingModel
     return DualEncoder if layout.paired else SentenceModel
 
 
-def joined(plans: Mapping[str, Plan]) -> Plan:
-    """Return the plan of a model with all these ways; one alone stays as it is."""
+def merge_plans(plans: Mapping[str, Plan]) -> Plan:
+    """Return the plan of a model with these routes: memory is added up. The plan of a single route stays as it is."""
     several = list(plans.values())
     if len(several) == 1:
         return several[0]
@@ -50,14 +54,14 @@ def joined(plans: Mapping[str, Plan]) -> Plan:
     )
 
 
-def told(sides: Mapping[str, RoutedModel], ways: Router) -> dict[str, Any]:
-    """Return what was chosen; of several ways, what is said of each and which one is for what."""
-    details = {name: side.model.detail() for name, side in sides.items()}
+def detail(routes: Mapping[str, Route], router: Router) -> dict[str, Any]:
+    """Return the models' detail; of several routes what they have in common, each one's, and which is for what."""
+    details = {name: route.model.detail() for name, route in routes.items()}
     if len(details) == 1:
         return next(iter(details.values()))
     shared = {
         key: value
         for key, value in next(iter(details.values())).items()
-        if all(detail.get(key) == value for detail in details.values())
+        if all(one.get(key) == value for one in details.values())
     }
-    return shared | {"routes": details, "ways": {asked or "default": name for asked, name in ways.ways.items()}}
+    return shared | {"routes": details, "ways": {task or "default": name for task, name in router.ways.items()}}

@@ -1,4 +1,4 @@
-"""The HTTP face of the embeddings function: OpenAI's request in, OpenAI's JSON out."""
+"""HTTP routes of the embeddings function: OpenAI's `/v1/embeddings`."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ async def create_embeddings(data: JSONBody[EmbeddingsRequest], host: HostDepende
     """Return a vector for each input, in their order."""
     vectors = await host.call(data.model or "", EMBED, data)
     model = data.model or vectors.model
-    body = await render(vectors, model=model, base64=output_format.base64(data), several=output_format.several(data))
-    return JsonResponse(body)
+    base64, as_object = output_format.is_base64(data), output_format.is_object(data)
+    return JsonResponse(await render(vectors, model=model, base64=base64, as_object=as_object))

@@ -1,4 +1,4 @@
-"""A request's inputs as items to compute: prompt chosen, tokenised, checked against vocabulary and length, or cut."""
+"""Tokenises a request's inputs with their prompt, checks them against vocabulary and length, and cuts them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from functions.engines.batching.item import Ids, Item
 from functions.engines.checkpoint.sentence.layout import Layout
 from host.errors import InputTooLong, InvalidRequest
 
-_FAR = 16
-"""How many times too long a text is that is not tokenised to be counted exactly."""
-_PROMPTS_FOR_QUERIES = ("query", "search_query")
-_PROMPTS_FOR_DOCUMENTS = ("document", "search_document", "passage", "corpus")
+_COUNT_LIMIT = 16
+"""Texts with more words than so many times the limit are not tokenised to be counted exactly."""
+_QUERY_PROMPTS = ("query", "search_query")
+_DOCUMENT_PROMPTS = ("document", "search_document", "passage", "corpus")
 
 
-class Tokenizer(Protocol):
-    """What items ask of a model's tokenizer, whatever engine it is of."""
+class EmbeddingTokenizer(Protocol):
+    """The tokenizer of an embedding model, on any engine."""
 
     vocabulary: int
     prefix: list[int]
@@ -37,100 +37,106 @@ class Tokenizer(Protocol):
     def close(self) -> None: ...  # noqa: D102
 
 
-Placed = tuple[str | list[int], int]
+IndexedInput = tuple[str | list[int], int]
 """An input and its index in the request."""
 
 
 class InputTokenizer:
-    """Makes items for one model. `longest` is in tokens, special ones included; `size` is a whole vector's."""
+    """Tokenises inputs for one model. `longest` is in tokens, special ones included; `size` is that of full vectors."""
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: EmbeddingTokenizer,
         layout: Layout,
         *,
         longest: int,
         truncate: bool,
         size: int,
-        foreign: OpenAITokenIds | None = None,
+        token_ids: OpenAITokenIds | None = None,
     ) -> None:
-        """`foreign` is the vocabulary of token ids in requests, None for the model's own."""
+        """`truncate` is the manifest's; `token_ids` decodes token ids in requests, None for the model's own."""
         self.layout = layout
         self._tokenizer = tokenizer
         self._longest = longest
         self._truncate = truncate
         self._size = size
-        self._foreign = foreign
+        self._token_ids = token_ids
         self._prompts = {name: tokenizer.bare(text) for name, text in layout.prompts.items()}
 
-    async def make(
+    async def tokenize(
         self,
         request: EmbeddingsRequest,
         inputs: Sequence[Input],
         *,
-        places: Sequence[int] | None = None,
+        indexes: Sequence[int] | None = None,
         marker: int | None = None,
-        most: int | None = None,
+        max_length: int | None = None,
     ) -> list[Item]:
-        """Return one item for each text or list of ids; raises `InvalidRequest` and `InputTooLong` with its index.
+        """Return a sequence for each text or list of ids; raises `InvalidRequest` and `InputTooLong` with its index.
 
-        `places` are the inputs' indexes in the request where others stand between them, `marker` is a token to put
-        before each text, and `most` goes before the model's own longest input.
+        `indexes` are the inputs' indexes in the request, if there are others between them; `marker` is a token to put
+        before each text; `max_length` is a limit below the model's own.
         """
-        places = range(len(inputs)) if places is None else places
+        indexes = range(len(inputs)) if indexes is None else indexes
         name = self._prompt(request)
         before = [*([] if marker is None else [marker]), *(self._prompts[name] if name else [])]
         cut = self._truncate if request.truncate is None else request.truncate
-        limit = self._longest if most is None else min(most, self._longest)
+        limit = self._longest if max_length is None else min(max_length, self._longest)
         text = self.layout.prompts[name] if name else ""
-        placed = self._placed(inputs, places)
-        if self._foreign is not None:
-            placed = await asyncio.to_thread(_read, placed, self._foreign)
-        texts = [self._short(f"{text}{item}", at, limit, cut=cut) for item, at in placed if isinstance(item, str)]
-        found = [self._framed(item, before, at) for item, at in placed if isinstance(item, list)]
+        indexed = self._with_indexes(inputs, indexes)
+        if self._token_ids is not None:
+            indexed = await asyncio.to_thread(_decode, indexed, self._token_ids)
+        texts = [
+            self._pre_truncate(f"{text}{item}", at, limit, cut=cut) for item, at in indexed if isinstance(item, str)
+        ]
+        sequences = [self._frame(item, before, at) for item, at in indexed if isinstance(item, list)]
         if texts:
-            found = await self._encoded(texts, [at for item, at in placed if isinstance(item, str)])
+            sequences = await self._encode(texts, [at for item, at in indexed if isinstance(item, str)])
             if marker is not None:
-                found = [np.insert(ids, len(self._tokenizer.prefix), marker) for ids in found]
+                sequences = [np.insert(ids, len(self._tokenizer.prefix), marker) for ids in sequences]
         prompt = len(self._tokenizer.prefix) + len(before) if before else 0
-        fitting = partial(self._fit, count=len(inputs), longest=limit, cut=cut)
-        return [Item(ids=fitting(ids, at), prompt=prompt) for ids, at in zip(found, places, strict=True)]
+        truncate = partial(self._truncate_ids, count=len(inputs), longest=limit, cut=cut)
+        return [Item(ids=truncate(ids, at), prompt=prompt) for ids, at in zip(sequences, indexes, strict=True)]
 
-    def _placed(self, inputs: Sequence[Input], places: Sequence[int]) -> list[Placed]:
+    def _with_indexes(self, inputs: Sequence[Input], indexes: Sequence[int]) -> list[IndexedInput]:
         """Return the inputs with their indexes; raises `InvalidRequest` for images."""
-        placed: list[Placed] = []
-        for item, at in zip(inputs, places, strict=True):
+        indexed: list[IndexedInput] = []
+        for item, at in zip(inputs, indexes, strict=True):
             if isinstance(item, Image):
-                raise InvalidRequest(f"this model embeds texts only, and {item.place} is an image", param=item.place)
-            placed.append((item, at))
-        return placed
+                raise InvalidRequest(f"this model embeds texts only, and {item.param} is an image", param=item.param)
+            indexed.append((item, at))
+        return indexed
 
     def dimension(self, request: EmbeddingsRequest) -> int:
-        """Return how many numbers each vector shall have; raises `InvalidRequest` where the model cannot be cut so."""
-        wanted, sizes = request.dimensions, self.layout.sizes
-        if wanted is None:
+        """Return the size of dense vectors; raises `InvalidRequest` for a size that the model was not trained for."""
+        dimensions, sizes = request.dimensions, self.layout.sizes
+        if dimensions is None:
             return min(self.layout.size or self._size, self._size)
-        if wanted == self._size:
-            return wanted
-        if wanted > self._size:
-            raise InvalidRequest(f"dimensions is {wanted}, the model's vectors have {self._size}", param="dimensions")
+        if dimensions == self._size:
+            return dimensions
+        if dimensions > self._size:
+            raise InvalidRequest(
+                f"dimensions is {dimensions}, the model's vectors have {self._size}", param="dimensions"
+            )
         if sizes is False:
             raise InvalidRequest(
-                f"this model's vectors have {self._size} dimensions and were not trained to be cut to {wanted}; "
+                f"this model's vectors have {self._size} dimensions and were not trained to be cut to {dimensions}; "
                 "leave dimensions out, or allow it with options.matryoshka in the manifest",
                 param="dimensions",
             )
-        if sizes is not True and wanted not in sizes:
+        if sizes is not True and dimensions not in sizes:
             listed = ", ".join(map(str, sorted({*sizes, self._size})))
-            raise InvalidRequest(f"dimensions must be one of {listed} for this model, got {wanted}", param="dimensions")
-        return wanted
+            raise InvalidRequest(
+                f"dimensions must be one of {listed} for this model, got {dimensions}", param="dimensions"
+            )
+        return dimensions
 
     def close(self) -> None:
         """End the tokenizer's thread."""
         self._tokenizer.close()
 
     def _prompt(self, request: EmbeddingsRequest) -> str | None:
-        """Return the name of the prompt to use; None for none."""
+        """Return the name of the prompt for a request; None for none."""
         if request.prompt_name is not None:
             if request.prompt_name in self.layout.blank:
                 return None
@@ -143,22 +149,22 @@ class InputTokenizer:
             return request.prompt_name
         if request.input_type is None:
             return self.layout.default_prompt
-        names = _PROMPTS_FOR_QUERIES if request.input_type in QUERY else _PROMPTS_FOR_DOCUMENTS
+        names = _QUERY_PROMPTS if request.input_type in QUERY else _DOCUMENT_PROMPTS
         return next((name for name in names if name in self._prompts), None)
 
-    async def _encoded(self, texts: Sequence[str], places: Sequence[int]) -> list[Ids]:
-        """Return the texts' ids; an error names the input that it is about."""
+    async def _encode(self, texts: Sequence[str], indexes: Sequence[int]) -> list[Ids]:
+        """Return the texts' token ids; errors name the input."""
         try:
             return await self._tokenizer.encode(texts)
         except InvalidRequest:
-            for text, at in zip(texts, places, strict=True):
+            for text, at in zip(texts, indexes, strict=True):
                 try:
                     await self._tokenizer.encode([text])
                 except InvalidRequest as error:
                     raise InvalidRequest(f"input[{at}]: {error.message}", param=f"input[{at}]") from None
             raise
 
-    def _framed(self, ids: list[int], before: Sequence[int], at: int) -> Ids:
+    def _frame(self, ids: list[int], before: Sequence[int], at: int) -> Ids:
         if max(ids) >= self._tokenizer.vocabulary:
             last = self._tokenizer.vocabulary - 1
             raise InvalidRequest(
@@ -169,12 +175,12 @@ class InputTokenizer:
             )
         return self._tokenizer.frame(ids, before)
 
-    def _short(self, text: str, at: int, longest: int, *, cut: bool) -> str:
-        """Return the text without what is over-long by far: a word is a token at least.
+    def _pre_truncate(self, text: str, at: int, longest: int, *, cut: bool) -> str:
+        """Cut a text that is far too long before it is tokenised: a word is at least one token.
 
-        Megabytes of text would else keep the tokenizer, and whoever waits for it, busy for seconds only to be refused.
+        Tokenising megabytes of text takes seconds, for which other requests would wait. Raises `InputTooLong`.
         """
-        most = _FAR * longest
+        most = _COUNT_LIMIT * longest
         words = text.split(maxsplit=most) if len(text) >= 2 * most else []
         if len(words) > most:
             if cut:
@@ -186,7 +192,7 @@ class InputTokenizer:
             return length_guard.head(text, longest)
         raise _far_too_long(at, f"more than {length_guard.PER_TOKEN * longest} characters", longest, {"n_ctx": longest})
 
-    def _fit(self, ids: Ids, at: int, *, count: int, longest: int, cut: bool) -> Ids:
+    def _truncate_ids(self, ids: Ids, at: int, *, count: int, longest: int, cut: bool) -> Ids:
         if not len(ids):
             raise InvalidRequest(
                 f"input[{at}] has no tokens for this model: it is white space only", param=f"input[{at}]"
@@ -195,18 +201,18 @@ class InputTokenizer:
             return ids
         if cut:
             return self._tokenizer.cut(ids, longest)
-        place = f"input[{at}]" if count > 1 or at else "input"
+        param = f"input[{at}]" if count > 1 or at else "input"
         raise InputTooLong(
-            f"{place} is too large: it has {len(ids)} tokens, the model takes {longest}; "
+            f"{param} is too large: it has {len(ids)} tokens, the model takes {longest}; "
             "shorten it, or send truncate: true to have it cut",
             param=f"input[{at}]",
             extra={"n_prompt_tokens": len(ids), "n_ctx": longest},
         )
 
 
-def _read(placed: Sequence[Placed], foreign: OpenAITokenIds) -> list[Placed]:
-    """Return the inputs with token ids of another vocabulary as text again."""
-    return [(item if isinstance(item, str) else foreign.text(item, f"input[{at}]"), at) for item, at in placed]
+def _decode(indexed: Sequence[IndexedInput], token_ids: OpenAITokenIds) -> list[IndexedInput]:
+    """Return the inputs with token ids decoded to text."""
+    return [(item if isinstance(item, str) else token_ids.decode(item, f"input[{at}]"), at) for item, at in indexed]
 
 
 def _far_too_long(at: int, has: str, longest: int, extra: dict[str, int]) -> InputTooLong:

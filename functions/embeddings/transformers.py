@@ -1,6 +1,6 @@
-"""Embeddings on torch: texts are tokenised, merged with everybody's into batches, encoded, pooled and cut to size.
+"""Embeddings on torch: sentence-transformers folders, dual encoders for texts and images, static embeddings.
 
-A model with different ways for queries and documents is several models here, and each request goes to one of them.
+A checkpoint with a Router is loaded as several models, and each request goes to the one for its input type.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import msgspec
 
-from functions.embeddings.api import EmbeddingsRequest, Kind
+from functions.embeddings.api import EmbeddingsRequest, EmbeddingType
 from functions.embeddings.content_parts import Image
 from functions.embeddings.inputs import QUERY, Input, input_type
-from functions.embeddings.instance import EmbeddingsInstance, items_of, vocabulary
+from functions.embeddings.instance import EmbeddingsInstance, create_tokenizer, load_token_ids
 from functions.embeddings.options import EmbeddingsOptions
-from functions.embeddings.router_models import RoutedModel, joined, kind, told
+from functions.embeddings.router_models import Route, detail, merge_plans, model_class
 from functions.embeddings.tokenize import InputTokenizer
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.folder import Folder
@@ -32,136 +32,136 @@ from host.errors import InvalidRequest
 from host.function import Load, Plan, Progress
 
 IMAGES_MAX = 64
-"""Images of one request: decoded they take up to 2 MB each until they are computed."""
-_SIDE_BY_SIDE = 4
+"""Images of one request: decoded they take up to 2 MB each."""
+_IMAGE_REQUESTS = 4
 """Requests whose images are decoded at the same time."""
 
 
 class TransformersEmbeddings(EmbeddingsInstance):
-    """A loaded encoder with its pooling, a table of vectors, two towers for texts and images, or ways with any."""
+    """A loaded sentence encoder, static embedding or dual encoder, or several of them as the routes of a Router."""
 
-    def __init__(self, name: str, sides: dict[str, RoutedModel], ways: Router) -> None:
-        """`sides` are the ways by name; the first one speaks for all where only one can."""
-        first = next(iter(sides.values()))
-        super().__init__(name, first.items)
-        self._sides = sides
-        self._routes = ways
-        self._turn = asyncio.Semaphore(_SIDE_BY_SIDE)
+    def __init__(self, name: str, routes: dict[str, Route], router: Router) -> None:
+        """`routes` are by name; the name of a single one is empty."""
+        super().__init__(name, next(iter(routes.values())).tokenizer)
+        self._routes = routes
+        self._router = router
+        self._image_requests = asyncio.Semaphore(_IMAGE_REQUESTS)
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
-        layouts = _routes(load).layouts
-        return joined({name: kind(layout).plan(load, layout) for name, layout in layouts.items()})
+        layouts = _router(load).layouts
+        return merge_plans({name: model_class(layout).plan(load, layout) for name, layout in layouts.items()})
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, weights and head."""
-        foreign, ways = vocabulary(load), _routes(load)
-        sides: dict[str, RoutedModel] = {}
+        token_ids, router_ = load_token_ids(load), _router(load)
+        routes: dict[str, Route] = {}
         try:
-            for name, layout in ways.layouts.items():
-                own = plan if len(ways.layouts) == 1 else kind(layout).plan(load, layout)
-                model = kind(layout).load(load, own, layout, progress)
-                sides[name] = RoutedModel(model, items_of(model, load, foreign))
+            for name, layout in router_.layouts.items():
+                own = plan if len(router_.layouts) == 1 else model_class(layout).plan(load, layout)
+                model = model_class(layout).load(load, own, layout, progress)
+                routes[name] = Route(model, create_tokenizer(model, load, token_ids))
         except BaseException:
-            for side in sides.values():
-                side.model.close()
+            for route in routes.values():
+                route.model.close()
             raise
-        return cls(load.manifest.name, sides, ways)
+        return cls(load.manifest.name, routes, router_)
 
     def close(self) -> None:
         """End the threads."""
-        for side in self._sides.values():
-            side.model.close()
+        for route in self._routes.values():
+            route.model.close()
 
-    def _chosen(self, request: EmbeddingsRequest) -> InputTokenizer:
-        return self._side(request).items
+    def _tokenizer_for(self, request: EmbeddingsRequest) -> InputTokenizer:
+        return self._route(request).tokenizer
 
-    def _side(self, request: EmbeddingsRequest) -> RoutedModel:
+    def _route(self, request: EmbeddingsRequest) -> Route:
+        """Return the route for a request's input type; raises `InvalidRequest` where there is none."""
         task = input_type(request)
-        way = self._routes.ways.get(task)
-        if way is None:
-            known = " or ".join(repr(one) for one in self._routes.ways if one)
-            what = f"has no way for {task!r}" if task else "treats queries and documents differently"
+        name = self._router.ways.get(task)
+        if name is None:
+            known = " or ".join(repr(one) for one in self._router.ways if one)
+            what = f"has no route for {task!r}" if task else "treats queries and documents differently"
             raise InvalidRequest(f"this model {what}: send input_type: {known}", param="input_type")
-        return self._sides[way]
+        return self._routes[name]
 
-    async def _computed(
-        self, request: EmbeddingsRequest, inputs: Sequence[Input], kinds: tuple[Kind, ...]
+    async def _embed(
+        self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
-        side = self._side(request)
-        if isinstance(side.model, DualEncoder):
-            return await self._paired(side.model, side.items, request, inputs)
-        if isinstance(side.model, SentenceModel):
-            return await self._sentences(side.model, side.items, request, inputs, kinds)
-        items = await side.items.make(request, inputs)
-        return items, await side.model.outputs(items)
+        route = self._route(request)
+        if isinstance(route.model, DualEncoder):
+            return await self._embed_images(route.model, route.tokenizer, request, inputs)
+        if isinstance(route.model, SentenceModel):
+            return await self._embed_texts(route.model, route.tokenizer, request, inputs, types)
+        items = await route.tokenizer.tokenize(request, inputs)
+        return items, await route.model.outputs(items)
 
-    async def _sentences(
+    async def _embed_texts(
         self,
         model: SentenceModel,
-        maker: InputTokenizer,
+        tokenizer: InputTokenizer,
         request: EmbeddingsRequest,
         inputs: Sequence[Input],
-        kinds: tuple[Kind, ...],
+        types: tuple[EmbeddingType, ...],
     ) -> tuple[Sequence[Item], Sequence[Output]]:
         tasks = model.tasks
         task: Task | None = tasks.default
         if request.input_type is not None:
             task = "query" if request.input_type in QUERY else "document"
-        made = await maker.make(
-            _said(request, task),
+        items = await tokenizer.tokenize(
+            _with_input_type(request, task),
             inputs,
             marker=tasks.marker(task),
-            most=tasks.longest(task) if "colbert" in kinds else None,
+            max_length=tasks.longest(task) if "colbert" in types else None,
         )
-        items = made if kinds == ("dense",) else tasks.wanted(made, kinds, task)
-        return made, await model.outputs(items)
+        typed = items if types == ("dense",) else tasks.wanted(items, types, task)
+        return items, await model.outputs(typed)
 
-    async def _paired(
-        self, model: DualEncoder, maker: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Input]
+    async def _embed_images(
+        self, model: DualEncoder, tokenizer: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Input]
     ) -> tuple[Sequence[Item], Sequence[Output]]:
-        """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
+        """Embed texts and images; a few requests at a time decode images, to limit their memory."""
         images = [item for item in inputs if isinstance(item, Image)]
         texts = [item for item in inputs if not isinstance(item, Image)]
         if len(images) > IMAGES_MAX:
             raise InvalidRequest(
                 f"input has {len(images)} images, at most {IMAGES_MAX} are taken at once", param="input"
             )
-        made = await maker.make(request, texts, places=_places(inputs)) if texts else []
+        text_items = await tokenizer.tokenize(request, texts, indexes=_text_indexes(inputs)) if texts else []
         if not images:
-            return made, await model.outputs(made)
-        async with self._turn:
-            pixels = await model.images.pixels([one.decoded for one in images], [one.place for one in images])
-            seen = iter([Picture.of(one, model.images.tokens) for one in pixels])
-            read = iter(made)
-            items = [next(seen) if isinstance(item, Image) else next(read) for item in inputs]
+            return text_items, await model.outputs(text_items)
+        async with self._image_requests:
+            pixels = await model.images.pixels([one.decoded for one in images], [one.param for one in images])
+            next_image = iter([Picture.of(one, model.images.tokens) for one in pixels])
+            next_text = iter(text_items)
+            items = [next(next_image) if isinstance(item, Image) else next(next_text) for item in inputs]
             return items, await model.outputs(items)
 
     def _longest(self) -> int:
-        return max(side.model.longest for side in self._sides.values())
+        return max(route.model.longest for route in self._routes.values())
 
     def _detail(self) -> dict[str, Any]:
-        return told(self._sides, self._routes)
+        return detail(self._routes, self._router)
 
 
-def _said(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:
-    """Return the request with the task that is meant where it names none, so that the prompt is the task's."""
+def _with_input_type(request: EmbeddingsRequest, task: Task | None) -> EmbeddingsRequest:
+    """Return the request with the model's default task where it names none, so that the task's prompt is used."""
     if task is None or request.input_type is not None or request.prompt_name is not None:
         return request
     return msgspec.structs.replace(request, input_type=task)
 
 
-def _places(inputs: Sequence[Input]) -> list[int]:
-    """Return the index of each input that is no image."""
+def _text_indexes(inputs: Sequence[Input]) -> list[int]:
+    """Return the index of each input that is not an image."""
     return [at for at, item in enumerate(inputs) if not isinstance(item, Image)]
 
 
-def _routes(load: Load) -> Router:
+def _router(load: Load) -> Router:
     engine = load.engine_options(TransformersOptions)
     own = load.task_options(EmbeddingsOptions)
-    said = LayoutOverrides(
+    overrides = LayoutOverrides(
         pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
     )
-    return router.read(Folder(load.path), said)
+    return router.read(Folder(load.path), overrides)

@@ -1,4 +1,4 @@
-"""What goes in and out of a model that labels tokens: texts and what to look for, entities and where they stand."""
+"""Requests, answers and JSON bodies of `/v1/ner`: texts in, entities with their offsets out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Texts = Annotated[
         extra_json_schema={"type": ["string", "array"], "items": {"type": "string"}},
     ),
 ]
-"""Items are checked in `functions.ner.inputs`, which can say which one is wrong."""
+"""Items are checked in `functions.ner.inputs`, whose errors name the item."""
 
 
 class NerRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +31,8 @@ class NerRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     texts: Texts | None = None
     """Another name for `input`."""
     aggregation_strategy: str | None = None
-    """How a word's tokens agree: `simple`, `first`, `average` or `max`; default: the manifest's, which is `simple`."""
+    """How the labels of a word's tokens are combined: `simple`, `first`, `average` or `max`; default: the manifest's,
+    which is `simple`."""
     threshold: float | None = None
     """Least score of an entity, from 0 to 1; default: the manifest's, which is 0."""
     labels: list[str] | None = None
@@ -49,11 +50,11 @@ class NerRequest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     """What `start` and `end` count: `codepoint` (the default; as Python does), `utf16` (JavaScript, Java, C#) or `byte`
     (of the text in UTF-8; Go, Rust)."""
     user: Any = None
-    """Taken and not used."""
+    """Accepted and ignored."""
 
 
 class Entity(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """One entity; `text` is what stands from `start` up to, and without, `end` of the text as it was given."""
+    """One entity; `text` is the part of the sent text from `start` to `end`, excluding `end`."""
 
     text: str
     label: str
@@ -63,11 +64,11 @@ class Entity(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     score: float
     """From 0 to 1."""
     replacement: str | None = None
-    """What stands for it in the redacted text."""
+    """Its replacement in the redacted text."""
 
 
-class Found(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """The entities of one text, in the order they stand in it; they never overlap."""
+class TextEntities(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """The entities of one text, in their order in it; they never overlap."""
 
     index: int
     """Of the text, from 0."""
@@ -77,17 +78,17 @@ class Found(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class NerAnswer(msgspec.Struct, kw_only=True, frozen=True):
-    """What was found in each text of a request, in their order."""
+    """The entities of a request's texts, in the order of the texts."""
 
     model: str = ""
     """The manifest's name."""
-    data: list[Found]
+    data: list[TextEntities]
     usage: Usage
-    """Tokens that were computed, special ones and what windows share included."""
+    """Tokens that were computed, including special ones and the overlap of windows."""
 
 
 class NerUsage(msgspec.Struct, kw_only=True, frozen=True):
-    """Tokens of all texts, special ones and what windows share included."""
+    """Tokens of all texts, including special ones and the overlap of windows."""
 
     prompt_tokens: int
     total_tokens: int
@@ -98,5 +99,5 @@ class NerList(msgspec.Struct, kw_only=True, frozen=True):
 
     object: Literal["list"] = "list"
     model: str
-    data: list[Found]
+    data: list[TextEntities]
     usage: NerUsage

@@ -1,12 +1,12 @@
-"""A ner request's texts and fields: checked for the client, then read by the model's side.
+"""Checks and parses the texts and fields of ner requests.
 
-`check` runs in the host, once; `field_of` and `texts_of` read requests that it accepted.
+`check` runs in the host; `input_field` and `parse_texts` expect requests that passed it.
 """
 
 from __future__ import annotations
 
 from functions.ner.api import TEXTS_MAX, NerRequest
-from functions.ner.redaction import fault
+from functions.ner.redaction import template_error
 from host.checks import check_choice, check_count, check_range, item_params, json_type, set_field
 from host.errors import InvalidRequest
 
@@ -17,11 +17,11 @@ _REDACTION_MAX = 200
 
 
 def check(request: NerRequest) -> None:
-    """Raise `InvalidRequest` for all that is wrong with a request whatever the model."""
+    """Raise `InvalidRequest` for a request that no model could answer."""
     field = set_field(request, FIELDS)
     _check_texts(getattr(request, field), field)
     strategy = request.aggregation_strategy
-    hint = "; none would cut words" if strategy == "none" else ""
+    hint = "; none would split words" if strategy == "none" else ""
     check_choice(strategy, "aggregation_strategy", STRATEGIES, hint)
     check_choice(request.offset_unit, "offset_unit", UNITS)
     check_range(request.threshold, "threshold", 0, 1)
@@ -37,31 +37,31 @@ def check(request: NerRequest) -> None:
         _check_redaction(request.redaction)
 
 
-def field_of(request: NerRequest) -> str:
+def input_field(request: NerRequest) -> str:
     """Return the name of the field that holds the texts."""
     return "input" if request.input is not None else "texts"
 
 
-def texts_of(given: str | list[str]) -> list[str]:
+def parse_texts(value: str | list[str]) -> list[str]:
     """Return the texts of a field as a list."""
-    return [given] if isinstance(given, str) else given
+    return [value] if isinstance(value, str) else value
 
 
-def _check_texts(given: object, field: str) -> None:
+def _check_texts(value: object, field: str) -> None:
     """Check a text or a list of texts; a text may be empty, and has no entities then."""
-    if isinstance(given, list):
-        check_count(given, field, TEXTS_MAX)
-        for param, item in zip(item_params(field, given), given, strict=True):
+    if isinstance(value, list):
+        check_count(value, field, TEXTS_MAX)
+        for param, item in zip(item_params(field, value), value, strict=True):
             if not isinstance(item, str):
                 raise InvalidRequest(f"{param} must be a text, got {json_type(item)}", param=param)
 
 
 def _check_redaction(template: str) -> None:
-    """Raise `InvalidRequest` for what is not a template of replacements."""
+    """Raise `InvalidRequest` for a wrong replacement template."""
     if not 1 <= len(template) <= _REDACTION_MAX:
         raise InvalidRequest(
             f"redaction must have 1 to {_REDACTION_MAX} characters, got {len(template)}", param="redaction"
         )
-    wrong = fault(template)
+    wrong = template_error(template)
     if wrong is not None:
         raise InvalidRequest(f"redaction {wrong}", param="redaction")

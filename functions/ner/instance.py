@@ -1,4 +1,4 @@
-"""Entities on any engine with a head on tokens: texts become windows of tokens, their logits words with labels."""
+"""The loaded model of the ner function, on any engine: splits texts into windows and finds entities in their logits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import numpy as np
 from functions.engines.batching.classifier import ClassifierModel, Head, Logits
 from functions.engines.batching.classifier_instance import ClassifierInstance
 from functions.engines.batching.item import Encoding, Item
-from functions.ner.api import Entity, Found, NerAnswer, NerRequest
-from functions.ner.inputs import field_of, texts_of
-from functions.ner.offsets import told
+from functions.ner.api import Entity, NerAnswer, NerRequest, TextEntities
+from functions.ner.inputs import input_field, parse_texts
+from functions.ner.offsets import convert_offsets
 from functions.ner.options import NerOptions
 from functions.ner.redaction import Redaction, redacted
-from functions.ner.request_options import RequestOptions, default_overlap, request_options
-from functions.ner.spans import place, spans
-from functions.ner.strategies import judged
-from functions.ner.tags import Tags
-from functions.ner.tokenize import Named, TextEncoder
-from functions.ner.windows import Window, stitched, windows
+from functions.ner.request_options import ResolvedOptions, default_overlap, resolve_options
+from functions.ner.spans import char_span, group_entities
+from functions.ner.strategies import word_labels
+from functions.ner.tags import TagScheme
+from functions.ner.tokenize import GroupTokenizer, NamedText
+from functions.ner.windows import Window, merge_windows, windows
 from functions.ner.words import Words, words
 from host.checks import item_params
 from host.errors import InvalidRequest, LoadFailed, NotFinite
@@ -34,23 +34,23 @@ A = TypeVar("A")
 
 _WINDOWS_MAX = 16_384
 """Windows of one text."""
-_BRIEF = 2048
-"""Tokens of texts whose words are found on the event loop, which takes a few milliseconds; more go to a thread."""
+_INLINE_TOKENS = 2048
+"""Tokens of texts that are processed on the event loop, which takes a few milliseconds; more go to a thread."""
 
 
-class Text(msgspec.Struct, frozen=True):
-    """One text of a request, made ready."""
+class TokenizedText(msgspec.Struct, frozen=True):
+    """One text of a request with its tokens, words and windows."""
 
     name: str
-    """Its place in the request."""
+    """Its path in the request."""
     text: str
-    pieces: Encoding
+    encoding: Encoding
     words: Words
-    cut: list[Window]
+    windows: list[Window]
 
 
 class NerInstance(ClassifierInstance):
-    """A loaded model that labels tokens."""
+    """A loaded model with a token classification head."""
 
     head: ClassVar[Head] = "token"
 
@@ -59,15 +59,15 @@ class NerInstance(ClassifierInstance):
         super().__init__(load, model)
         _check_head(model)
         self._options = load.task_options(NerOptions)
-        self._tags = Tags(model.labels, self._options.rename)
+        self._tags = TagScheme(model.labels, self._options.rename)
         self._outside = self._tags.types < 0
-        model.tokenizer.literal()  # else who writes [SEP] into a text could hide what stands around it
-        self._reading = TextEncoder(model.tokenizer)
-        self._before = np.array(model.tokenizer.prefix, dtype=np.int32)
-        self._after = np.array(model.tokenizer.suffix, dtype=np.int32)
-        self._extra = len(self._before) + len(self._after)
-        if model.longest <= self._extra:
-            raise LoadFailed(f"context must be more than the {self._extra} special tokens of this model")
+        model.tokenizer.literal()  # else a text with [SEP] in it could hide what follows
+        self._tokenizer = GroupTokenizer(model.tokenizer)
+        self._prefix = np.array(model.tokenizer.prefix, dtype=np.int32)
+        self._suffix = np.array(model.tokenizer.suffix, dtype=np.int32)
+        self._special_tokens = len(self._prefix) + len(self._suffix)
+        if model.longest <= self._special_tokens:
+            raise LoadFailed(f"context must be more than the {self._special_tokens} special tokens of this model")
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
@@ -78,110 +78,118 @@ class NerInstance(ClassifierInstance):
     async def answer(self, request: NerRequest) -> NerAnswer:
         """Return the entities of each text.
 
-        Raises `InvalidRequest`, `InputTooLong` for megabytes in one text, and `NotFinite`, each naming the text.
+        Raises `InvalidRequest`, `InputTooLong` for a text of more than 262,144 tokens, and `NotFinite`, each naming
+        the text.
         """
-        wanted = request_options(request, self._options, self._tags, longest=self.model.longest, extra=self._extra)
-        redaction = Redaction(wanted.redaction) if wanted.redaction is not None else None
-        field = field_of(request)
-        given = getattr(request, field)
-        named = list(zip(item_params(field, given), texts_of(given), strict=True))
-        data: list[Found] = []
+        options = resolve_options(
+            request, self._options, self._tags, max_length=self.model.longest, special_tokens=self._special_tokens
+        )
+        redaction = Redaction(options.redaction) if options.redaction is not None else None
+        field = input_field(request)
+        value = getattr(request, field)
+        named = list(zip(item_params(field, value), parse_texts(value), strict=True))
+        data: list[TextEntities] = []
         tokens = 0
-        async with aclosing(self._reading.groups(named)) as groups:
-            async for pieces in groups:
-                group = named[len(data) : len(data) + len(pieces)]
-                size = sum(len(found.ids) for found in pieces)
-                texts = await _computed(size, partial(self._made_ready, group, pieces, wanted))
+        async with aclosing(self._tokenizer.groups(named)) as groups:
+            async for encodings in groups:
+                group = named[len(data) : len(data) + len(encodings)]
+                size = sum(len(encoding.ids) for encoding in encodings)
+                texts = await _run(size, partial(self._prepare, group, encodings, options))
                 logits = await self._logits(texts)
-                data += await _computed(size, partial(self._found, texts, logits, wanted, redaction, len(data)))
-                tokens += sum(last - first + self._extra for text in texts for first, last in text.cut)
+                data += await _run(size, partial(self._find, texts, logits, options, redaction, len(data)))
+                tokens += sum(end - begin + self._special_tokens for text in texts for begin, end in text.windows)
         return NerAnswer(model=self.name, data=data, usage=Usage(prompt_tokens=tokens))
 
     def detail(self) -> dict[str, Any]:
-        """Return the labels, and what is done where no request says otherwise."""
+        """Return the entity types, the tag scheme, and the defaults of requests."""
         return {
             "labels": list(self._tags.names),
             "tags": self._tags.scheme,
             "aggregation_strategy": self._options.aggregation_strategy,
-            "stride": default_overlap(self._options, self.model.longest - self._extra),
+            "stride": default_overlap(self._options, self.model.longest - self._special_tokens),
         }
 
-    def _made_ready(self, named: Sequence[Named], read: Sequence[Encoding], wanted: RequestOptions) -> list[Text]:
-        texts: list[Text] = []
-        for (name, text), pieces in zip(named, read, strict=True):
-            found = words(text, pieces, self._options.words)
-            count = len(pieces.ids)
-            cut = windows(found.starts, count, wanted.room, wanted.overlap) if count else []
-            if len(cut) > _WINDOWS_MAX:
+    def _prepare(
+        self, named: Sequence[NamedText], encodings: Sequence[Encoding], options: ResolvedOptions
+    ) -> list[TokenizedText]:
+        """Find the words of each text and split it into windows; raises `InvalidRequest` for too many windows."""
+        texts: list[TokenizedText] = []
+        for (name, text), encoding in zip(named, encodings, strict=True):
+            words_ = words(text, encoding, self._options.words)
+            count = len(encoding.ids)
+            windows_ = windows(words_.starts, count, options.window, options.overlap) if count else []
+            if len(windows_) > _WINDOWS_MAX:
                 raise InvalidRequest(
-                    f"{name} makes {len(cut)} windows of {wanted.room} tokens, {_WINDOWS_MAX} are computed at most: "
-                    "send it in parts, or set a larger max_length or a smaller stride",
+                    f"{name} makes {len(windows_)} windows of {options.window} tokens, {_WINDOWS_MAX} are computed at "
+                    "most: send it in parts, or set a larger max_length or a smaller stride",
                     param=name,
                 )
-            texts.append(Text(name, text, pieces, found, cut))
+            texts.append(TokenizedText(name, text, encoding, words_, windows_))
         return texts
 
-    async def _logits(self, texts: Sequence[Text]) -> list[Logits]:
+    async def _logits(self, texts: Sequence[TokenizedText]) -> list[Logits]:
         """Return the logits of all windows; raises `NotFinite` that names the text."""
         try:
             return await self.model.logits([item for text in texts for item in self._items(text)])
         except NotFinite as error:
             if "index" not in error.extra:
                 raise
-            name = [text.name for text in texts for _ in text.cut][error.extra["index"]]
+            name = [text.name for text in texts for _ in text.windows][error.extra["index"]]
             raise NotFinite(f"{name}: {error.message}", param=name) from error
 
-    def _items(self, text: Text) -> list[Item]:
-        parts = (text.pieces.ids[first:last] for first, last in text.cut)
-        return [Item(ids=np.concatenate([self._before, part, self._after])) for part in parts]
+    def _items(self, text: TokenizedText) -> list[Item]:
+        parts = (text.encoding.ids[begin:end] for begin, end in text.windows)
+        return [Item(ids=np.concatenate([self._prefix, part, self._suffix])) for part in parts]
 
-    def _found(
+    def _find(
         self,
-        texts: Sequence[Text],
+        texts: Sequence[TokenizedText],
         logits: Sequence[Logits],
-        wanted: RequestOptions,
+        options: ResolvedOptions,
         redaction: Redaction | None,
         first: int,
-    ) -> list[Found]:
-        """Return the entities of texts; `first` is the index of the first one in the request."""
-        found: list[Found] = []
+    ) -> list[TextEntities]:
+        """Return the entities of texts from the logits of their windows; `first` is the index of the first text."""
+        results: list[TextEntities] = []
         at = 0
         for index, text in enumerate(texts, first):
-            parts = logits[at : at + len(text.cut)]
-            at += len(text.cut)
-            entities = self._entities(text, parts, wanted, redaction) if parts else []
+            parts = logits[at : at + len(text.windows)]
+            at += len(text.windows)
+            entities = self._entities(text, parts, options, redaction) if parts else []
             shown = redacted(text.text, entities) if redaction is not None else None
-            found.append(Found(index=index, entities=told(text.text, entities, wanted.unit), redacted_text=shown))
-        return found
+            converted = convert_offsets(text.text, entities, options.offset_unit)
+            results.append(TextEntities(index=index, entities=converted, redacted_text=shown))
+        return results
 
     def _entities(
-        self, text: Text, parts: Sequence[Logits], wanted: RequestOptions, redaction: Redaction | None
+        self, text: TokenizedText, parts: Sequence[Logits], options: ResolvedOptions, redaction: Redaction | None
     ) -> list[Entity]:
-        inner = [part[len(self._before) : len(part) - len(self._after)] for part in parts]
+        inner = [part[len(self._prefix) : len(part) - len(self._suffix)] for part in parts]
         starts = text.words.starts
-        rows = stitched(inner, text.cut, starts, self._outside)
-        verdicts = judged(rows, starts, wanted.strategy, self._tags)
+        rows = merge_windows(inner, text.windows, starts, self._outside)
+        labels = word_labels(rows, starts, options.strategy, self._tags)
         entities: list[Entity] = []
-        for span in spans(verdicts, text.words, self._tags, join=self._options.join):
-            where = place(span, text.words)
-            if where is None or span.score < wanted.threshold:
+        for span in group_entities(labels, text.words, self._tags, join=self._options.join):
+            chars = char_span(span, text.words)
+            if chars is None or span.score < options.threshold:
                 continue
-            if wanted.kept is not None and span.type not in wanted.kept:
+            if options.types is not None and span.type not in options.types:
                 continue
-            label, shown = self._tags.names[span.type], text.text[slice(*where)]
-            instead = redaction.replacement(label, shown) if redaction is not None else None
+            label, shown = self._tags.names[span.type], text.text[slice(*chars)]
+            replacement = redaction.replacement(label, shown) if redaction is not None else None
             entities.append(
-                Entity(text=shown, label=label, start=where[0], end=where[1], score=span.score, replacement=instead)
+                Entity(text=shown, label=label, start=chars[0], end=chars[1], score=span.score, replacement=replacement)
             )
         return entities
 
 
-async def _computed(size: int, work: Callable[[], A]) -> A:
-    return work() if size <= _BRIEF else await asyncio.to_thread(work)
+async def _run(tokens: int, work: Callable[[], A]) -> A:
+    """Run work on so many tokens: in a thread where it would hold up the event loop."""
+    return work() if tokens <= _INLINE_TOKENS else await asyncio.to_thread(work)
 
 
 def _check_head(model: ClassifierModel) -> None:
-    """Raise for a head whose weights have the same names and mean something else."""
+    """Raise `LoadFailed` for a sequence classification head, whose weights have the same names."""
     architectures = model.config.get("architectures") or ()
     if architectures and all(str(name).endswith("ForSequenceClassification") for name in architectures):
         raise LoadFailed(f"{architectures[0]} labels whole texts, not words: serve it with `task: classify`")

@@ -1,4 +1,4 @@
-"""Places in a text counted in code points, told in UTF-16 units or in bytes of UTF-8 for clients that count so."""
+"""Converts entity offsets from code points to UTF-16 code units or UTF-8 bytes, as clients in other languages count."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functions.ner.api import Entity
 _CODECS = {"utf16": ("utf-16-le", 2), "byte": ("utf-8", 1)}
 
 
-def told(text: str, entities: Sequence[Entity], unit: str) -> list[Entity]:
+def convert_offsets(text: str, entities: Sequence[Entity], offset_unit: str) -> list[Entity]:
     """Return the entities with `start` and `end` in `unit`: `codepoint`, `utf16` or `byte`."""
-    if unit == "codepoint" or text.isascii():
+    if offset_unit == "codepoint" or text.isascii():
         return list(entities)
-    codec, size = _CODECS[unit]
+    codec, size = _CODECS[offset_unit]
     found: list[Entity] = []
     at = passed = 0
     for entity in entities:

@@ -1,4 +1,4 @@
-"""What a ner function can be asked."""
+"""The operation of the ner function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest's `options` may say to the ner function, on any engine; it knows no library."""
+"""The manifest's `options` for the ner function, on any engine."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from functions.ner.redaction import fault
+from functions.ner.redaction import template_error
 
 
 class NerOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The manifest's `options` when the task is `ner`, beside the engine's."""
 
     aggregation_strategy: Literal["simple", "first", "average", "max"] = "simple"
-    """How the tokens of a word become one label, when the request does not say."""
+    """How the labels of a word's tokens are combined; a request's value goes first."""
     threshold: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    """Least score of an entity, when the request does not say."""
+    """Least score of an entity; a request's value goes first."""
     redaction: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] = "[{label}]"
-    """What stands in an entity's place in redacted texts, when the request does not say: `{label}` is its type, `{n}`
-    its number; a single character is repeated as often as the entity has characters."""
+    """The replacement of entities in redacted texts; a request's value goes first. `{label}` is the entity's type,
+    `{n}` its number; a single character is repeated as often as the entity has characters."""
     stride: Annotated[int, msgspec.Meta(ge=0)] | Literal["auto"] = "auto"
     """Tokens that neighbouring windows of a long text share; never more than half of one. `auto` is a quarter, at most
     128."""
@@ -33,7 +33,7 @@ class NerOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_field
     """Other names for the model's labels, prefix and all, where its own say nothing: `{LABEL_0: O, LABEL_1: B-PER}`."""
 
     def __post_init__(self) -> None:
-        """Refuse unknown places in a redaction; raises `ValueError`, which manifests' reader tells with its line."""
-        wrong = fault(self.redaction)
+        """Check the redaction's placeholders; raises `ValueError`, which the manifest reader reports with its line."""
+        wrong = template_error(self.redaction)
         if wrong is not None:
             raise ValueError(f"`redaction` {wrong}")

@@ -1,4 +1,4 @@
-"""Texts with entities replaced and all else left as it is: by their type, their number, or a character repeated."""
+"""Redacts texts: replaces entities by their type, their number or a repeated character, and keeps all else."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from functions.ner.api import Entity
 
 _FIELD = re.compile(r"\{(label|n)\}")
-
-
 _PLACE = re.compile(r"\{(\w*)\}")
 
 
-def fault(template: str) -> str | None:
-    """Return what is wrong with a template: a place in it that is not known; None for one that is right."""
+def template_error(template: str) -> str | None:
+    """Return the end of an error message about an unknown placeholder in the template; None if there is none."""
     unknown = next((name for name in _PLACE.findall(template) if name not in ("label", "n")), None)
     if unknown is None:
         return None
@@ -23,7 +21,7 @@ def fault(template: str) -> str | None:
 
 
 class Redaction:
-    """What replaces entities, in all texts of one request: what is written the same has the same number in each."""
+    """The replacements of one request: equal entities (by NFKC, case and white space) have one number in all texts."""
 
     def __init__(self, template: str) -> None:
         """`template` was checked by `fault`."""
@@ -31,7 +29,7 @@ class Redaction:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def replacement(self, label: str, text: str) -> str:
-        """Return what stands for an entity."""
+        """Return the replacement of an entity."""
         if len(self._template) == 1:
             return self._template * len(text)
         fields = {"label": label, "n": ""}

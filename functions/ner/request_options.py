@@ -1,4 +1,4 @@
-"""What one request wants of one model: what it says itself, else what the manifest says, checked against the model."""
+"""Resolves a request's options: its own fields, else the manifest's, checked against the model."""
 
 from __future__ import annotations
 
@@ -7,74 +7,79 @@ import msgspec
 from functions.ner.api import NerRequest
 from functions.ner.options import NerOptions
 from functions.ner.strategies import Strategy
-from functions.ner.tags import Tags
+from functions.ner.tags import TagScheme
 from host.errors import InvalidRequest
 
 _OVERLAP_MAX = 128
-"""An entity that is longer than the half of this can lose context at a seam; few are."""
+"""Default tokens that windows share at most. Longer entities than half of this may lose context; they are rare."""
 
 
-class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How entities are looked for, and told."""
+class ResolvedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of one request."""
 
     strategy: Strategy
     threshold: float
-    kept: frozenset[int] | None
-    """Places of the types that are kept; None for all."""
+    types: frozenset[int] | None
+    """Indexes of the entity types to return; None for all."""
     redaction: str | None
-    room: int
+    """The replacement template; None for no redaction."""
+    window: int
     """Tokens of a window, without special ones."""
     overlap: int
-    unit: str
+    """Tokens that neighbouring windows share."""
+    offset_unit: str
 
 
-def request_options(
-    request: NerRequest, options: NerOptions, tags: Tags, *, longest: int, extra: int
-) -> RequestOptions:
-    """Return what is wanted; `longest` is the model's tokens, `extra` of them special. Raises `InvalidRequest`."""
-    room = _room(request, longest, extra)
+def resolve_options(
+    request: NerRequest, options: NerOptions, tags: TagScheme, *, max_length: int, special_tokens: int
+) -> ResolvedOptions:
+    """Return a request's options; raises `InvalidRequest`.
+
+    `max_length` is the model's limit in tokens, of which `special_tokens` are around every window.
+    """
+    window = _window(request, max_length, special_tokens)
     redacts = request.redaction is not None if request.redact is None else request.redact
-    return RequestOptions(
+    return ResolvedOptions(
         strategy=request.aggregation_strategy or options.aggregation_strategy,  # type: ignore[arg-type]  # was checked
         threshold=options.threshold if request.threshold is None else request.threshold,
-        kept=None if request.labels is None else _kept(request.labels, tags),
+        types=None if request.labels is None else _types(request.labels, tags),
         redaction=(request.redaction or options.redaction) if redacts else None,
-        room=room,
-        overlap=_overlap(request.stride, options, room),
-        unit=request.offset_unit or "codepoint",
+        window=window,
+        overlap=_overlap(request.stride, options, window),
+        offset_unit=request.offset_unit or "codepoint",
     )
 
 
-def default_overlap(options: NerOptions, room: int) -> int:
-    """Return the tokens that windows share where no request says how many: never more than half of one."""
-    return min(room // 4, _OVERLAP_MAX) if options.stride == "auto" else min(options.stride, room // 2)
+def default_overlap(options: NerOptions, window: int) -> int:
+    """Return the tokens that windows share by default: never more than half of one."""
+    return min(window // 4, _OVERLAP_MAX) if options.stride == "auto" else min(options.stride, window // 2)
 
 
-def _room(request: NerRequest, longest: int, extra: int) -> int:
-    if request.max_length is not None and request.max_length > longest:
+def _window(request: NerRequest, max_length: int, special_tokens: int) -> int:
+    if request.max_length is not None and request.max_length > max_length:
         raise InvalidRequest(
-            f"max_length is {request.max_length}, the model takes {longest} tokens", param="max_length"
+            f"max_length is {request.max_length}, the model takes {max_length} tokens", param="max_length"
         )
-    room = (request.max_length or longest) - extra
-    if room < 1:
+    window = (request.max_length or max_length) - special_tokens
+    if window < 1:
         raise InvalidRequest(
-            f"max_length must be more than the {extra} special tokens of this model, got {request.max_length}",
+            f"max_length must be more than the {special_tokens} special tokens of this model, got {request.max_length}",
             param="max_length",
         )
-    return room
+    return window
 
 
-def _overlap(stride: int | None, options: NerOptions, room: int) -> int:
+def _overlap(stride: int | None, options: NerOptions, window: int) -> int:
     if stride is None:
-        return default_overlap(options, room)
-    if stride > room // 2:
+        return default_overlap(options, window)
+    if stride > window // 2:
         raise InvalidRequest(
-            f"stride must be at most half of a window, which is {room // 2} tokens here, got {stride}", param="stride"
+            f"stride must be at most half of a window, which is {window // 2} tokens here, got {stride}", param="stride"
         )
     return stride
 
 
-def _kept(labels: list[str], tags: Tags) -> frozenset[int]:
+def _types(labels: list[str], tags: TagScheme) -> frozenset[int]:
     for at, label in enumerate(labels):
         if label not in tags.names:
             raise InvalidRequest(

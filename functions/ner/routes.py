@@ -1,4 +1,4 @@
-"""The HTTP face of the ner function: texts in, entities out as JSON."""
+"""HTTP routes of the ner function: `/v1/ner`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from host.http.response import JsonResponse
 )
 async def find_entities(data: JSONBody[NerRequest], host: HostDependency) -> JsonResponse:
     """Return the entities of each text, in their order."""
-    found = await host.call(data.model or "", NER, data)
-    tokens = found.usage.prompt_tokens
+    answer = await host.call(data.model or "", NER, data)
+    tokens = answer.usage.prompt_tokens
     usage = NerUsage(prompt_tokens=tokens, total_tokens=tokens)
-    body = NerList(model=data.model or found.model, data=found.data, usage=usage)
+    body = NerList(model=data.model or answer.model, data=answer.data, usage=usage)
     return JsonResponse(msgspec.json.encode(body))

@@ -1,6 +1,6 @@
-"""A model's labels as what they say of entities: a type, whether one begins here, whether one ends here.
+"""Parses a model's labels: the entity type, whether an entity begins, whether one ends.
 
-BIO (also with I alone), BIOES, BILOU and plain labels, told apart by the labels themselves.
+Schemes are BIO (also with I alone), BIOES, BILOU and plain labels; which one is detected from the labels.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _TAGGED = re.compile(r"([BIESLUM])[-_](.+)", re.DOTALL)
 _BEGIN, _END = "BSU", "ELSU"
 
 
-class Tags:
-    """What each label says; arrays are in the order of the labels.
+class TagScheme:
+    """The parsed labels of a model; `types`, `begins` and `ends` are in the order of the labels.
 
-    `types` has the place of the label's type in `names`, -1 for labels that are of no entity; `begins` and `ends` tell
-    which labels begin an entity even behind one of the same type, and after which one a new one begins.
+    `types` has the index of the label's type in `names`, -1 for labels of no entity. A label in `begins` starts an
+    entity even after one of the same type; after a label in `ends` a new one starts.
     """
 
     def __init__(self, labels: Sequence[str], rename: Mapping[str, str] | None = None) -> None:
-        """Raises `LoadFailed` when no label is of an entity, `ManifestError` for one to rename that is not there."""
+        """Raises `LoadFailed` where no label is of an entity, `ManifestError` for an unknown label in `rename`."""
         renamed = rename or {}
         for label in renamed:
             if label not in labels:
@@ -49,9 +49,9 @@ class Tags:
 
 
 def _outside(labels: Sequence[str]) -> list[bool]:
-    """Say which labels are of no entity: O and its other spellings, and those of special tokens.
+    """Return which labels are of no entity: O and its other spellings, and those of special tokens.
 
-    Where nobody named the labels (LABEL_0, LABEL_1, …) it is the first one, by custom.
+    Where labels have no names (LABEL_0, LABEL_1, …) it is the first one, by convention.
     """
     if all(_UNNAMED.fullmatch(label) for label in labels):
         return [label == "LABEL_0" for label in labels]
@@ -61,8 +61,8 @@ def _outside(labels: Sequence[str]) -> list[bool]:
 def _parted(labels: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return each label's prefix, empty for none, and type.
 
-    B and I are prefixes where every label looks as if it had one, or some type has both; of the other letters only
-    those whose type has B or I as well. So E-MAIL and T-CELL stay what they are.
+    B and I are prefixes where every label has such a form, or some type has both. Other letters are prefixes where
+    the type has B or I as well, so that E-MAIL and T-CELL stay whole.
     """
     tagged = {label: (found[1], found[2]) for label in labels if (found := _TAGGED.fullmatch(label))}
     of_b, of_i = ({kind for prefix, kind in tagged.values() if prefix == letter} for letter in "BI")

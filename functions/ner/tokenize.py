@@ -1,4 +1,4 @@
-"""A request's texts as tokens, in groups of texts that are computed together: many short ones, or a long one."""
+"""Tokenises a request's texts in groups that are computed together: many short texts, or a long one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from host.errors import InputTooLong
 TOKENS_MAX = 1 << 18
 """Tokens of one text, about a megabyte of English: the logits of all of them are in memory at once."""
 _GROUP = 1 << 16
-"""Tokens of texts that are computed together, where one alone has not more."""
+"""Tokens of a group, unless a single text has more."""
 
-Named = tuple[str, str]
-"""A text's place in the request, and the text."""
+NamedText = tuple[str, str]
+"""A text's path in the request, and the text."""
 
 
-class TextEncoder:
-    """What tokenises texts for one model."""
+class GroupTokenizer:
+    """Tokenises texts for one model."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._reader = ChunkedTokenizer(tokenizer, placed=True)
 
-    async def groups(self, texts: Sequence[Named]) -> AsyncGenerator[list[Encoding]]:
+    async def groups(self, texts: Sequence[NamedText]) -> AsyncGenerator[list[Encoding]]:
         """Yield the tokens of each text, in their order and several texts at once.
 
         Raises `InputTooLong` for a text of more than `TOKENS_MAX` tokens.

@@ -1,6 +1,6 @@
-"""Which tokens make a word, and where words stand in the text: what is never cut. It knows tokens and Unicode only.
+"""Groups tokens into words, which are never split between entities or windows.
 
-A word is what WordPiece tokenizers take for one, whatever the tokenizer here: letters, digits and marks up to white
+A word is what WordPiece tokenizers take for one, whatever the model's tokenizer: letters, digits and marks up to white
 space, punctuation, a pictograph, or a letter of a script that is written without spaces.
 """
 
@@ -28,7 +28,7 @@ _UNSPACED = (
 _UNSEEN = frozenset("\u00ad\u061c\u180e\u200b\u200e\u200f\u2060\ufeff").union(
     *(map(chr, range(first, last + 1)) for first, last in ((0x202A, 0x202E), (0x2061, 0x2064), (0x2066, 0x206F)))
 )
-"""Marks of direction, places for a break, a byte order mark: in a word they are of it, at its ends they are not."""
+"""Invisible characters (direction marks, break opportunities, byte order mark): part of a word inside it only."""
 _FLAGS = range(0x1F1E6, 0x1F200)
 
 
@@ -37,35 +37,35 @@ class Words(msgspec.Struct, frozen=True):
 
     starts: Places
     """The first token of each word."""
-    places: list[tuple[int, int]]
-    """First character of each word and the one behind its last; equal for words of white space only."""
+    char_spans: list[tuple[int, int]]
+    """First character of each word and the one after its last; equal for words of white space only."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
 
-def words(text: str, pieces: Encoding, rule: Rule = "auto") -> Words:
+def words(text: str, encoding: Encoding, rule: Rule = "auto") -> Words:
     """Return the words of a text's tokens."""
     starts: list[int] = []
-    places: list[tuple[int, int]] = []
-    spans, ids = pieces.spans.tolist(), pieces.words.tolist()
+    char_spans: list[tuple[int, int]] = []
+    spans, ids = encoding.spans.tolist(), encoding.words.tolist()
     for at, span in enumerate(spans):
         begin, end = trimmed(text, *span)
-        if at and _goes_on(text, places[-1], (begin, end), ids[at - 1] == ids[at], rule):
-            first, last = places[-1]
-            places[-1] = (begin, end) if first == last else (first, max(last, end))
+        if at and _continues(text, char_spans[-1], (begin, end), ids[at - 1] == ids[at], rule):
+            first, last = char_spans[-1]
+            char_spans[-1] = (begin, end) if first == last else (first, max(last, end))
         else:
             starts.append(at)
-            places.append((begin, end))
-    return Words(np.array(starts, dtype=np.int64), [_whole(text, place) for place in places])
+            char_spans.append((begin, end))
+    return Words(np.array(starts, dtype=np.int64), [_extend(text, place) for place in char_spans])
 
 
-def _goes_on(text: str, word: tuple[int, int], token: tuple[int, int], same: bool, rule: Rule) -> bool:
-    """Say whether a token is of the word before it; `same` is what the tokenizer says of the last token and this."""
+def _continues(text: str, word: tuple[int, int], token: tuple[int, int], same: bool, rule: Rule) -> bool:
+    """Return whether a token continues the word before it; `same` is whether the tokenizer has both in one word."""
     (first, last), (begin, end) = word, token
     if begin == end:
         return False
-    if first == last:  # a mark for a space, which is a token of its own where the tokenizer could not join the two
+    if first == last:  # a token for a space alone, where the tokenizer could not merge it with the word
         return same and begin <= last + 1 and not text[last:begin].strip()
     if begin < last:  # one character of several tokens
         return True
@@ -82,14 +82,14 @@ def _goes_on(text: str, word: tuple[int, int], token: tuple[int, int], same: boo
 
 
 def _base(text: str, first: int, last: int) -> str:
-    """Return the last character of a word that is no part of the one before it."""
+    """Return the last character of a word that is not a combining one."""
     while last - 1 > first and extends(text[last - 1]):
         last -= 1
     return text[last - 1]
 
 
-def _whole(text: str, place: tuple[int, int]) -> tuple[int, int]:
-    """Return the place with the marks behind it, which normalisation takes from the last letter, and nothing unseen."""
+def _extend(text: str, place: tuple[int, int]) -> tuple[int, int]:
+    """Extend a span by combining marks, which normalisation strips from the token, and trim invisible characters."""
     begin, end = place
     while begin < end < len(text) and extends(text[end]):
         end += 1
@@ -102,7 +102,7 @@ def _whole(text: str, place: tuple[int, int]) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def _stands_alone(char: str) -> bool:
-    """Say whether a character is no part of a longer word."""
+    """Return whether a character is a word of its own."""
     code = ord(char)
     if code < 128:
         return not (char.isalnum() or code < 32)

@@ -1,4 +1,4 @@
-"""The rerank function: a query and documents in, how well each document answers it out."""
+"""The rerank function: scores how well documents answer a query."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What goes in and out of a reranker: a query with its documents' texts, and a score for each of them in their order.
+"""The request and answer of the rerank operation: a query with documents, and a score for each.
 
-What clients send and read is in `functions.rerank.body` and `functions.rerank.render`.
+The JSON that clients send and read is in `functions.rerank.request` and `functions.rerank.render`.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ DOCUMENTS_MAX = 10_000
 
 
 class RerankRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model is asked."""
+    """A query and the documents to score."""
 
     model: str
     """The manifest's name or an alias of it; empty for the one reranker there is."""
     query: str
     documents: list[str]
     field: str = "documents"
-    """What the client calls its documents, for messages."""
+    """The client's name of the field, for messages."""
     instruction: str | None = None
     """What to look for, for models whose prompt has a place for it."""
     truncate: bool | None = None
     """Cut over-long documents instead of refusing them; default: the manifest's `options.truncate`."""
     max_tokens_per_doc: int | None = None
-    """Read so many tokens of each document."""
+    """Read at most so many tokens of each document."""
     max_chunks_per_doc: int | None = None
     """Read over-long documents in up to so many pieces, of which the best one counts."""
     raw_scores: bool = False
-    """Return logits instead of what becomes of them."""
+    """Return logits instead of scores."""
 
 
 class Scores(msgspec.Struct, kw_only=True, frozen=True):
-    """The answer."""
+    """The scores of one request."""
 
     model: str = ""
     """The manifest's name."""
     scores: list[float]
     """In the order of the documents."""
-    cut: list[int] = []
-    """Documents of which the end was not read."""
+    truncated: list[int] = []
+    """Indexes of documents whose end was not read."""
     longest: int = 0
-    """Tokens of query and document together that the model takes."""
+    """The model's limit for query and document together, in tokens."""
     usage: Usage
     """Tokens of all pairs, special ones and prompts included."""

@@ -1,21 +1,21 @@
-"""Reranking at a command line: the first word or line is the query, others are documents, printed best first."""
+"""Reranking at the command line: the first argument or line is the query, others are documents, printed best first."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _SEPARATOR = " | "
-"""Between query and documents where all stand on one line, or in words without quotes."""
+"""Separates query and documents on one line."""
 
 
 class RerankCli:
-    """See `host.function.Shell`."""
+    """See `host.function.Cli`."""
 
     between = "\n"
-    """Of several words, which a shell's quotes hold together, each is a line."""
+    """Joins the arguments: each is a line."""
 
     def body(self, text: str) -> dict[str, Any]:
-        """Ask for the order of the documents: lines after the first, or what `|` separates in a single line."""
+        """Return a request to rank the documents: lines after the first, or the parts between `|` of a single line."""
         if "|" in (lines := [line.strip() for line in text.splitlines()]):
             text = " ".join(lines)
         parts = text.splitlines() if "\n" in text.strip() else text.split(_SEPARATOR)

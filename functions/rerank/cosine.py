@@ -1,43 +1,40 @@
-"""Scores by an embedding model: the cosine of query and document, each behind the prompt that the model has for it.
+"""Scores by an embedding model: the cosine similarity of query and document, each after the model's prompt for it.
 
-Quick and coarse: nothing reads query and document together. A manifest has to name it.
+Fast, and less exact than models that read query and document together. Used only where the manifest names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Ids, Item
-from functions.rerank.scorer import Mark, Reading, after
+from functions.rerank.scorer import (
+    RelevanceScore,
+    RerankTokenizer,
+    TokenizedRequest,
+    encode_without_special,
+    split_common_prefix,
+)
 from host.errors import InputTooLong, NotFinite, UnsupportedParameter
 
 Vector = npt.NDArray[np.float32]
 
-_FOR_QUERIES = ("query", "search_query")
-_FOR_DOCUMENTS = ("document", "search_document", "passage", "corpus")
-_TINY = 1e-12
-
-
-class TextTokenizer(Protocol):
-    """What is asked of a tokenizer here."""
-
-    prefix: list[int]
-    suffix: list[int]
-
-    async def encode(self, texts: Sequence[str]) -> list[Ids]: ...  # noqa: D102
+_QUERY_PROMPTS = ("query", "search_query")
+_DOCUMENT_PROMPTS = ("document", "search_document", "passage", "corpus")
+_EPSILON = 1e-12
 
 
 class CosineScorer:
-    """See `functions.rerank.scorer.Scorer`. `vectors` embeds items; `prompts` are texts by name."""
+    """See `functions.rerank.scorer.Scorer`. `vectors` embeds sequences; `prompts` are texts by name."""
 
     def __init__(
         self,
         vectors: Callable[[Sequence[Item]], Awaitable[list[Vector]]],
-        tokens: TextTokenizer,
+        tokenizer: RerankTokenizer,
         *,
         longest: int,
         prompts: Mapping[str, str],
@@ -45,64 +42,71 @@ class CosineScorer:
         detail: dict[str, Any],
         close: Callable[[], None],
     ) -> None:
+        """`default` names the prompt for queries and documents that have none of their own."""
         self.longest = longest
         self._vectors = vectors
-        self._tokens = tokens
-        self._query = _prompt(prompts, _FOR_QUERIES, default)
-        self._document = _prompt(prompts, _FOR_DOCUMENTS, default)
+        self._tokenizer = tokenizer
+        self._query_prompt = _prompt(prompts, _QUERY_PROMPTS, default)
+        self._document_prompt = _prompt(prompts, _DOCUMENT_PROMPTS, default)
         self._detail = detail
         self._close = close
 
-    async def read(self, query: str, documents: Sequence[str], instruction: str | None) -> Reading:
-        """Tokenise query and documents behind their prompts."""
+    async def tokenize(self, query: str, documents: Sequence[str], instruction: str | None) -> TokenizedRequest:
+        """Tokenise query and documents after their prompts; raises `InputTooLong` for the query."""
         if instruction is not None:
             raise UnsupportedParameter(
                 "instruction: embedding models take none; options.prompts has what stands before a query",
                 param="instruction",
             )
-        texts = [self._query, self._query + query, self._document, *(self._document + text for text in documents)]
-        begin, end = len(self._tokens.prefix), len(self._tokens.suffix)
-        bare = [ids[begin : len(ids) - end] for ids in await self._tokens.encode(texts)]
-        frame = begin + end
-        if frame + len(bare[1]) > self.longest:
-            count = frame + len(bare[1])
+        prompts = self._query_prompt, self._document_prompt
+        texts = [prompts[0], prompts[0] + query, prompts[1], *(prompts[1] + text for text in documents)]
+        query_prompt, whole_query, document_prompt, *wholes = await encode_without_special(self._tokenizer, texts)
+        special = len(self._tokenizer.prefix) + len(self._tokenizer.suffix)
+        if special + len(whole_query) > self.longest:
+            count = special + len(whole_query)
             raise InputTooLong(
                 f"query is too large: it has {count} tokens, the model takes {self.longest}; shorten it",
                 param="query",
                 extra={"n_prompt_tokens": count, "n_ctx": self.longest},
             )
-        asked, (own,) = after(bare[0].tolist(), [bare[1]])
-        shown, parts = after(bare[2].tolist(), bare[3:])
-        size = frame + len(shown)
-        return Reading(parts=parts, frame=size, room=self.longest - size, state=(self._item(asked, own), shown))
+        query_start, (query_ids,) = split_common_prefix(query_prompt.tolist(), [whole_query])
+        start, parts = split_common_prefix(document_prompt.tolist(), wholes)
+        overhead = special + len(start)
+        return TokenizedRequest(
+            documents=parts,
+            overhead=overhead,
+            document_tokens=self.longest - overhead,
+            state=(self._item(query_start, query_ids), start),
+        )
 
-    async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
-        """Return a mark for each part: the cosine is logit and score in one."""
-        query, shown = reading.state
+    async def score(self, request: TokenizedRequest, chunks: Sequence[Ids]) -> list[RelevanceScore]:
+        """Score each chunk: the cosine is both logit and score."""
+        query, start = request.state
         try:
-            first, *others = await self._vectors([query, *(self._item(shown, part) for part in parts)])
+            first, *others = await self._vectors([query, *(self._item(start, chunk) for chunk in chunks)])
         except NotFinite as error:
-            raise _placed(error) from error
+            raise _with_chunk_index(error) from error
         rows = np.stack(others).astype(np.float64)
         lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(first.astype(np.float64))
-        cosines = rows @ first.astype(np.float64) / np.maximum(lengths, _TINY)
-        return [Mark(float(cosine), float(cosine)) for cosine in cosines]
+        cosines = rows @ first.astype(np.float64) / np.maximum(lengths, _EPSILON)
+        return [RelevanceScore(float(cosine), float(cosine)) for cosine in cosines]
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen."""
+        """Return the method and the model's detail."""
         return {"method": "cosine"} | self._detail
 
     def close(self) -> None:
         """End the threads."""
         self._close()
 
-    def _item(self, prompt: Sequence[int], part: Ids) -> Item:
-        ids = np.array([*self._tokens.prefix, *prompt, *part, *self._tokens.suffix], dtype=np.int32)
-        return Item(ids=ids, prompt=len(self._tokens.prefix) + len(prompt) if len(prompt) else 0)
+    def _item(self, prompt: Sequence[int], ids: Ids) -> Item:
+        prefix = self._tokenizer.prefix
+        whole = np.array([*prefix, *prompt, *ids, *self._tokenizer.suffix], dtype=np.int32)
+        return Item(ids=whole, prompt=len(prefix) + len(prompt) if len(prompt) else 0)
 
 
-def _placed(error: NotFinite) -> NotFinite:
-    """Return the error with the index of a part; the query is computed before all of them."""
+def _with_chunk_index(error: NotFinite) -> NotFinite:
+    """Return the error with the index of a chunk; the query is sequence 0."""
     at = error.extra.get("index")
     if at == 0:
         return NotFinite(f"query: {error.message}", param="query")

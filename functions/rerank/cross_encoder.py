@@ -1,6 +1,6 @@
-"""Scores by a model with a head that reads query and document together, on any engine that gives a head's logits.
+"""Scores by a cross-encoder: a model with a head that reads query and document together, on any engine.
 
-The query is tokenised once, and documents beside each other; a pair is the two put together as the model wants them.
+The query is tokenised once; the sequences pair it with each document, or fill in the model's prompt.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from typing import Any, Protocol
 from functions.engines.batching.classifier import Logits
 from functions.engines.batching.item import Ids, Item, PairFrame
 from functions.rerank.prompt import Prompt
-from functions.rerank.score_mapping import Judge
-from functions.rerank.scorer import Mark, Reading, after
+from functions.rerank.score_mapping import ScoreMapping
+from functions.rerank.scorer import (
+    RelevanceScore,
+    RerankTokenizer,
+    TokenizedRequest,
+    encode_without_special,
+    split_common_prefix,
+)
 from host.errors import UnsupportedParameter
 
 
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer here."""
+class PairTokenizer(RerankTokenizer, Protocol):
+    """A tokenizer with a template for pairs of texts."""
 
-    prefix: list[int]
-    suffix: list[int]
     pair: PairFrame
 
-    async def encode(self, texts: Sequence[str]) -> list[Ids]: ...  # noqa: D102
 
-
-class Head(Protocol):
-    """What is asked of a `HeadedModel` here, and of GGUF files that rank."""
+class CrossEncoderModel(Protocol):
+    """A model with a sequence classification head, of a folder or a GGUF file."""
 
     longest: int
 
@@ -36,8 +38,8 @@ class Head(Protocol):
         """The model's `config.json`."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The engine's own kind."""
+    def tokenizer(self) -> PairTokenizer:
+        """The engine's own tokenizer."""
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]: ...  # noqa: D102
     def detail(self) -> dict[str, Any]: ...  # noqa: D102
@@ -47,61 +49,58 @@ class Head(Protocol):
 class CrossEncoderScorer:
     """See `functions.rerank.scorer.Scorer`. `prompt` is for models that read a prompt instead of a plain pair."""
 
-    def __init__(self, model: Head, judge: Judge, prompt: Prompt | None = None) -> None:
+    def __init__(self, model: CrossEncoderModel, mapping: ScoreMapping, prompt: Prompt | None = None) -> None:
         self.longest = model.longest
         self._model = model
-        self._judge = judge
+        self._mapping = mapping
         self._prompt = prompt
-        self._pair = _frame(model)
+        self._pair = _pair_frame(model)
 
-    async def read(self, query: str, documents: Sequence[str], instruction: str | None) -> Reading:
+    async def tokenize(self, query: str, documents: Sequence[str], instruction: str | None) -> TokenizedRequest:
         """Tokenise query and documents."""
         prompt = self._prompt
-        if instruction is not None and (prompt is None or not prompt.instructed):
+        if instruction is not None and (prompt is None or not prompt.takes_instruction):
             raise UnsupportedParameter("instruction: this model's input has no place for one", param="instruction")
         if prompt is None:
-            return await self._paired(query, documents)
+            first, *parts = await encode_without_special(self._model.tokenizer, [query, *documents])
+            return self._request(self._pair, first, parts)
         opening, lead = prompt.opening(query, instruction)
-        head, *wholes = await self._bare([lead, *(lead + document for document in documents)])
-        kept, parts = after(head.tolist(), wholes)
-        return self._reading(PairFrame([*opening, *kept], [], prompt.tail), [], parts)
+        texts = [lead, *(lead + document for document in documents)]
+        lead_ids, *wholes = await encode_without_special(self._model.tokenizer, texts)
+        kept, parts = split_common_prefix(lead_ids.tolist(), wholes)
+        return self._request(PairFrame([*opening, *kept], [], prompt.tail), [], parts)
 
-    async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
-        """Return a mark for each part."""
-        logits = await self._model.logits(self.items(reading, parts))
-        return [self._judge(row.tolist()) for row in logits]
+    async def score(self, request: TokenizedRequest, chunks: Sequence[Ids]) -> list[RelevanceScore]:
+        """Score each chunk by the head's logits."""
+        logits = await self._model.logits(self.items(request, chunks))
+        return [self._mapping(row.tolist()) for row in logits]
 
     @staticmethod
-    def items(reading: Reading, parts: Sequence[Ids]) -> list[Item]:
-        """Return the inputs of the parts."""
-        frame, query = reading.state
-        return [frame.item(query, part) for part in parts]
+    def items(request: TokenizedRequest, chunks: Sequence[Ids]) -> list[Item]:
+        """Return the sequence of each chunk."""
+        frame, query = request.state
+        return [frame.item(query, chunk) for chunk in chunks]
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen."""
+        """Return the method, whether there is a prompt, and the model's detail."""
         return {"method": "cross_encoder", "prompted": self._prompt is not None} | self._model.detail()
 
     def close(self) -> None:
         """End the threads."""
         self._model.close()
 
-    async def _paired(self, query: str, documents: Sequence[str]) -> Reading:
-        first, *parts = await self._bare([query, *documents])
-        return self._reading(self._pair, first, parts)
-
-    def _reading(self, frame: PairFrame, query: Sequence[int] | Ids, parts: list[Ids]) -> Reading:
-        size = frame.extra + len(query)
-        return Reading(parts=parts, frame=size, room=self.longest - size, state=(frame, query))
-
-    async def _bare(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the texts' tokens without special ones."""
-        tokenizer = self._model.tokenizer
-        begin, end = len(tokenizer.prefix), len(tokenizer.suffix)
-        return [ids[begin : len(ids) - end] for ids in await tokenizer.encode(texts)]
+    def _request(self, frame: PairFrame, query: Sequence[int] | Ids, documents: list[Ids]) -> TokenizedRequest:
+        overhead = frame.extra + len(query)
+        return TokenizedRequest(
+            documents=documents,
+            overhead=overhead,
+            document_tokens=self.longest - overhead,
+            state=(frame, query),
+        )
 
 
-def _frame(model: Head) -> PairFrame:
-    """Return what stands around a pair, without segments where the model knows only one."""
+def _pair_frame(model: CrossEncoderModel) -> PairFrame:
+    """Return the special tokens around a pair, without token type ids for a model that has a single type."""
     pair = model.tokenizer.pair
-    kinds = model.config.get("type_vocab_size")
-    return PairFrame(pair.before, pair.between, pair.after) if isinstance(kinds, int) and kinds < 2 else pair
+    types = model.config.get("type_vocab_size")
+    return PairFrame(pair.before, pair.between, pair.after) if isinstance(types, int) and types < 2 else pair

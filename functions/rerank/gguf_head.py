@@ -1,4 +1,4 @@
-"""A GGUF file's ranks as the logits of a head, and what they mean."""
+"""The classification head of a GGUF file with rank pooling, as a cross-encoder model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.tokenizer import GgufTokenizer
 from functions.rerank import score_mapping
 from functions.rerank.options import RerankOptions
-from functions.rerank.score_mapping import Judge
-from functions.rerank.scorer import Mark
+from functions.rerank.score_mapping import ScoreMapping
+from functions.rerank.scorer import RelevanceScore
 from host.errors import LoadFailed
 
-_SHARED = ("qwen3", "qwen3vl")
-"""Architectures whose ranks llama.cpp puts through a softmax itself."""
+_SOFTMAX = ("qwen3", "qwen3vl")
+"""Architectures for which llama.cpp returns probabilities (softmax) instead of logits."""
 _TINY = 1e-38
 
 
 class GgufHead:
-    """A pooled model as `functions.rerank.cross_encoder.Head`."""
+    """See `functions.rerank.cross_encoder.CrossEncoderModel`."""
 
     def __init__(self, model: PooledModel) -> None:
         self._model = model
@@ -35,24 +35,24 @@ class GgufHead:
         handle = model.model.handle
         names = [lib.llama_model_cls_label(handle, at) for at in range(lib.llama_model_n_cls_out(handle))]
         self.labels = tuple(name.decode("utf-8", "replace") if name else f"LABEL_{at}" for at, name in enumerate(names))
-        """In the order of the numbers of a rank, as llama.cpp's converter writes `classifier.output_labels`."""
+        """In the order of the logits: `classifier.output_labels`, as llama.cpp's converter writes them."""
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """Nothing that is not in the file itself."""
+        """Empty: a GGUF file has no `config.json`."""
         return {}
 
     @property
     def tokenizer(self) -> GgufTokenizer:
-        """The file's own."""
+        """The file's own tokenizer."""
         return self._model.tokenizer
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
-        """Return the numbers of each item's rank."""
+        """Return the head's outputs for each sequence."""
         return await self._model.rows(items)
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen."""
+        """Return the labels and the model's description."""
         return {"labels": list(self.labels), "description": self._model.model.description()}
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class GgufHead:
 
 
 def check(architecture: str, path: Path) -> None:
-    """Raise `LoadFailed` for a file that names rank as its pooling and lacks weights of the head that gives it."""
+    """Raise `LoadFailed` for a file with rank pooling that lacks weights of the head."""
     if not any(name.startswith("cls.") for name in gguf.read(path).tensors):
         raise LoadFailed(
             "this file has no head that scores pairs (no tensor cls or cls.output): if it embeds texts, "
@@ -70,14 +70,16 @@ def check(architecture: str, path: Path) -> None:
     classifier_head.check(architecture, path)
 
 
-def judge(ranks: GgufHead, own: RerankOptions) -> Judge:
-    """Return what turns a rank into a mark; raises `LoadFailed` for labels that say nothing."""
-    if ranks.architecture not in _SHARED or len(ranks.labels) == 1:
-        return score_mapping.judge(ranks.labels, own, None)
-    at = score_mapping.relevant(ranks.labels, own.label)
+def mapping(head: GgufHead, options: RerankOptions) -> ScoreMapping:
+    """Return the mapping of the head's outputs to scores; raises `LoadFailed` where no label means relevant."""
+    if head.architecture not in _SOFTMAX or len(head.labels) == 1:
+        return score_mapping.create(head.labels, options, None)
+    at = score_mapping.relevant_label(head.labels, options.label)
 
-    def share(row: Sequence[float]) -> Mark:
-        chance = row[at]
-        return Mark(math.log(max(chance, _TINY)) - math.log(max(sum(row) - chance, _TINY)), chance)
+    def from_probabilities(row: Sequence[float]) -> RelevanceScore:
+        probability = row[at]
+        return RelevanceScore(
+            math.log(max(probability, _TINY)) - math.log(max(sum(row) - probability, _TINY)), probability
+        )
 
-    return share
+    return from_probabilities

@@ -1,9 +1,10 @@
-"""A loaded reranker, whatever scores and whatever engine computes: requests in, scores out."""
+"""The loaded model of the rerank function, on any engine and with any scoring method."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Self
+from abc import abstractmethod
+from typing import Literal, Self
 
 import msgspec
 
@@ -12,14 +13,17 @@ from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.options import RerankOptions
 from functions.rerank.ranking import rank
 from functions.rerank.scorer import Scorer
-from host.function import Instance, InstanceInfo, Load
+from host.function import Instance, InstanceInfo, Load, Plan, Progress
+
+Method = Literal["cross_encoder", "yes_no", "cosine"]
+"""How documents are scored; see `RerankOptions.method`."""
 
 _CAPACITY = 256
-"""Requests side by side; the batcher merges them, so more would only wait here instead of in the host."""
+"""Concurrent requests. The batcher merges them, so more would only wait here instead of in the host."""
 
 
 class RerankInstance(Instance):
-    """What the engines' own classes, which plan and load, have in common."""
+    """A loaded reranker. Subclasses plan, and load the scorer."""
 
     def __init__(self, name: str, scorer: Scorer, options: RerankOptions) -> None:
         """`name` is the manifest's."""
@@ -28,12 +32,18 @@ class RerankInstance(Instance):
         self._options = options
 
     @classmethod
-    def checked(cls, load: Load, scorer: Scorer) -> Self:
-        """Return the instance after its self-test; raises `LoadFailed`, with the scorer closed. Blocking code."""
+    @abstractmethod
+    def load_scorer(cls, load: Load, plan: Plan, progress: Progress) -> Scorer:
+        """Load tokenizer and weights; raises `LoadFailed` and `OutOfMemory`."""
+
+    @classmethod
+    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
+        """Load the scorer and run its self-test; raises `LoadFailed` and `OutOfMemory`, with the scorer closed."""
+        scorer = cls.load_scorer(load, plan, progress)
         options = load.task_options(RerankOptions)
         if options.self_test:
             try:
-                asyncio.run(selftest.look(scorer, options))
+                asyncio.run(selftest.run(scorer, options))
             except BaseException:
                 scorer.close()
                 raise
@@ -41,14 +51,19 @@ class RerankInstance(Instance):
 
     async def answer(self, request: RerankRequest) -> Scores:
         """Return the documents' scores. Raises `InvalidRequest` and `InputTooLong`, naming the field and its index."""
-        found = await rank(self._scorer, request, self._options)
-        return msgspec.structs.replace(found, model=self._name)
+        scores = await rank(self._scorer, request, self._options)
+        return msgspec.structs.replace(scores, model=self._name)
 
     def info(self) -> InstanceInfo:
-        """Return what was chosen."""
+        """Return the capacity, the longest sequence in tokens, and the scorer's detail."""
         detail = {"self_test": self._options.self_test} | self._scorer.detail()
         return InstanceInfo(capacity=_CAPACITY, context=self._scorer.longest, detail=detail)
 
     def close(self) -> None:
         """End the threads and free the model."""
         self._scorer.close()
+
+
+def with_method(plan: Plan, method: Method, reason: str) -> Plan:
+    """Return the plan with a note about the scoring method and the reason for it."""
+    return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({reason})"))

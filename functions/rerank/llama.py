@@ -1,13 +1,11 @@
-"""Rerankers on llama.cpp: files made to rank, language models asked for yes or no, and embedders by their cosine."""
+"""Rerankers on llama.cpp: cross-encoders, language models with yes or no answers, and embedding models by cosine."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
-
-import msgspec
+from typing import Any
 
 from functions.engines.batching.item import Ids
 from functions.engines.llama.options import LlamaOptions
@@ -21,16 +19,14 @@ from functions.engines.llama.scoring.model import ScoringModel
 from functions.rerank import score_mapping
 from functions.rerank.cosine import CosineScorer
 from functions.rerank.cross_encoder import CrossEncoderScorer
-from functions.rerank.gguf_head import GgufHead, check, judge
-from functions.rerank.instance import RerankInstance
+from functions.rerank.gguf_head import GgufHead, check, mapping
+from functions.rerank.instance import Method, RerankInstance, with_method
 from functions.rerank.options import RerankOptions
-from functions.rerank.prompt import Prompt, asked
+from functions.rerank.prompt import Prompt, resolve_template
 from functions.rerank.scorer import Scorer
-from functions.rerank.yes_no import YesNoScorer, token
+from functions.rerank.yes_no import YesNoScorer, single_token_id
 from host.errors import LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
-
-Method = Literal["cross_encoder", "yes_no", "cosine"]
 
 
 class LlamaRerank(RerankInstance):
@@ -38,27 +34,27 @@ class LlamaRerank(RerankInstance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Plan the load; raises `LoadFailed` for one that ranks nothing."""
-        method, why = choose(load)
+        """Estimate the memory; raises `LoadFailed` for a model that is no reranker."""
+        method, reason = choose_method(load)
         if method == "yes_no":
             plan = ScoringModel.plan(load)
         else:
             plan = pooled.make(load, "scores" if method == "cross_encoder" else "vectors")
-        return msgspec.structs.replace(plan, notes=(*plan.notes, f"method: {method} ({why})"))
+        return with_method(plan, method, reason)
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
-        """Load vocabulary and weights, and test them; raises `LoadFailed` and `OutOfMemory`."""
-        method, _ = choose(load)
-        make = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
-        return cls.checked(load, make(load, plan, progress, load.task_options(RerankOptions)))
+    def load_scorer(cls, load: Load, plan: Plan, progress: Progress) -> Scorer:
+        """Load vocabulary and weights; raises `LoadFailed` and `OutOfMemory`."""
+        method, _ = choose_method(load)
+        create = {"cross_encoder": _cross_encoder, "yes_no": _yes_no, "cosine": _cosine}[method]
+        return create(load, plan, progress, load.task_options(RerankOptions))
 
 
-def choose(load: Load) -> tuple[Method, str]:
-    """Return how the file's model scores, and who says so; raises `LoadFailed` for a model that is no reranker."""
-    wanted = load.task_options(RerankOptions).method
-    if wanted != "auto":
-        return wanted, "the manifest's options"
+def choose_method(load: Load) -> tuple[Method, str]:
+    """Return the scoring method and the reason for it; raises `LoadFailed` for a model that is no reranker."""
+    method = load.task_options(RerankOptions).method
+    if method != "auto":
+        return method, "the manifest's options"
     options = load.engine_options(LlamaOptions)
     estimate = PooledEstimate(load.path, options)
     try:
@@ -77,38 +73,39 @@ def choose(load: Load) -> tuple[Method, str]:
     )
 
 
-def _cross_encoder(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+def _cross_encoder(load: Load, plan: Plan, progress: Progress, options: RerankOptions) -> Scorer:
     model = PooledModel.load(load, plan, progress, "scores")
     try:
-        ranks = GgufHead(model)
-        check(ranks.architecture, Path(load.path))
-        template = own.prompt or model.template
+        head = GgufHead(model)
+        check(head.architecture, Path(load.path))
+        template = options.prompt or model.template
         prompt = Prompt(template, model.tokenizer.special(template), model.tokenizer.bare) if template else None
-        return CrossEncoderScorer(ranks, judge(ranks, own), prompt)
+        return CrossEncoderScorer(head, mapping(head, options), prompt)
     except BaseException:
         model.close()
         raise
 
 
-def _yes_no(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+def _yes_no(load: Load, plan: Plan, progress: Progress, options: RerankOptions) -> Scorer:
     model = ScoringModel.load(load, plan, progress)
-    words = GgufTokenizer(model.vocabulary)
+    tokenizer = GgufTokenizer(model.vocabulary)
     try:
-        kind = model.model.metadata("general.architecture") or ""
-        template = asked(own.prompt, kind, words.special("<|im_start|><|im_end|>"))
+        architecture = model.model.metadata("general.architecture") or ""
+        template = resolve_template(options.prompt, architecture, tokenizer.special("<|im_start|><|im_end|>"))
         prefix = [model.vocabulary.bos] if model.vocabulary.adds_bos and model.vocabulary.bos is not None else []
-        prompt = Prompt(template, words.special(template), words.bare, prefix)
-        answers = token(words, own.yes_word, "options.yes_word"), token(words, own.no_word, "options.no_word")
-        judge_ = score_mapping.judge(("yes",), own, None)
-        return YesNoScorer(_Odds(model, *answers), words, prompt, model.longest - 1, judge_)
+        prompt = Prompt(template, tokenizer.special(template), tokenizer.bare, prefix)
+        yes = single_token_id(tokenizer, options.yes_word, "options.yes_word")
+        no = single_token_id(tokenizer, options.no_word, "options.no_word")
+        scores = score_mapping.create(("yes",), options, None)
+        return YesNoScorer(_LlamaYesNoModel(model, yes, no), tokenizer, prompt, model.longest - 1, scores)
     except BaseException:
-        words.close()
+        tokenizer.close()
         model.close()
         raise
 
 
-class _Odds:
-    """See `functions.rerank.yes_no.Answers`."""
+class _LlamaYesNoModel:
+    """See `functions.rerank.yes_no.YesNoModel`."""
 
     def __init__(self, model: ScoringModel, yes: int, no: int) -> None:
         self._model = model
@@ -118,8 +115,8 @@ class _Odds:
         return bool(tokens) and self._model.reuses
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
-        found = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
-        odds = [float(logs[0] - logs[1]) for logs in found.logprobs]
+        scores = await self._model.score(start, [Branch(ids.tolist(), self._answers) for ids in suffixes])
+        odds = [float(logs[0] - logs[1]) for logs in scores.logprobs]
         for at, number in enumerate(odds):
             if not math.isfinite(number):
                 raise NotFinite("the model gave numbers that are not finite", extra={"index": at})
@@ -132,19 +129,19 @@ class _Odds:
         self._model.close()
 
 
-def _cosine(load: Load, plan: Plan, progress: Progress, own: RerankOptions) -> Scorer:
+def _cosine(load: Load, plan: Plan, progress: Progress, options: RerankOptions) -> Scorer:
     model = PooledModel.load(load, plan, progress, "vectors")
     detail = {
         "dimension": model.size,
         "pooling": [model.pooling.kind],
-        "prompts": sorted(own.prompts),
+        "prompts": sorted(options.prompts),
         "description": model.model.description(),
     }
     return CosineScorer(
         model.rows,
         model.tokenizer,
         longest=model.longest,
-        prompts=own.prompts,
+        prompts=options.prompts,
         default=None,
         detail=detail,
         close=model.close,

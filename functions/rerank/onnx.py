@@ -1,16 +1,13 @@
-"""Rerankers on ONNX Runtime: cross-encoders whose graph gives one row of logits for each pair."""
+"""Rerankers on ONNX Runtime: cross-encoders whose graph returns one row of logits for each pair."""
 
 from __future__ import annotations
 
-from typing import Self
-
-import msgspec
-
 from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.files import Files
-from functions.rerank.factory import scorer
-from functions.rerank.instance import RerankInstance
+from functions.rerank.factory import create_scorer
+from functions.rerank.instance import RerankInstance, with_method
 from functions.rerank.options import RerankOptions
+from functions.rerank.scorer import Scorer
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
@@ -27,12 +24,11 @@ class OnnxRerank(RerankInstance):
                 f"options.method: {method} is not served by the onnx engine; it runs cross_encoder",
                 param="options.method",
             )
-        plan = OnnxClassifierModel.plan(load)
-        return msgspec.structs.replace(plan, notes=(*plan.notes, "method: cross_encoder (what this engine runs)"))
+        return with_method(OnnxClassifierModel.plan(load), "cross_encoder", "what this engine runs")
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
-        """Load tokenizer and graph, and test them; raises `LoadFailed` and `OutOfMemory`."""
+    def load_scorer(cls, load: Load, plan: Plan, progress: Progress) -> Scorer:
+        """Load tokenizer and graph; raises `LoadFailed` and `OutOfMemory`."""
         model = OnnxClassifierModel.load(load, plan, progress, "sequence")
         folder = Files.at(load.path, load.manifest.quantization).folder
-        return cls.checked(load, scorer(model, model.tokenizer, folder, load.task_options(RerankOptions)))
+        return create_scorer(model, model.tokenizer, folder, load.task_options(RerankOptions))

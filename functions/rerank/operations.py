@@ -1,4 +1,4 @@
-"""What a rerank function can be asked."""
+"""The operation of the rerank function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manifest's `options` may say to the rerank function, on any engine; it knows no library."""
+"""The manifest's `options` for the rerank function, on any engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from functions.rerank.prompt import fault
+from functions.rerank.prompt import template_error
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -17,7 +17,7 @@ class RerankOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
 
     method: Literal["auto", "cross_encoder", "yes_no", "cosine"] = "auto"
     """How documents are scored. `cross_encoder`: a model with a head reads query and document together. `yes_no`: a
-    language model is asked, and its next token's chances of yes and no decide. `cosine`: an embedding model, by the
+    language model's next token, by its odds of yes against no. `cosine`: an embedding model, by the
     cosine of query and document; quick and coarse, and taken only when named here. `auto` is what the files are made
     for."""
     truncate: bool = False
@@ -26,9 +26,9 @@ class RerankOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     """Read over-long documents in up to so many pieces, of which the best one counts. A request's `max_chunks_per_doc`
     goes first."""
     label: Text | None = None
-    """The label of a cross-encoder with several that means relevant, where its name does not tell."""
+    """The label of a cross-encoder with several that means relevant, where its name is none of the usual ones."""
     activation: Literal["auto", "sigmoid", "identity"] = "auto"
-    """What becomes of the one logit of a cross-encoder, or of the odds of yes. `auto` is what the model's files say,
+    """The activation of a cross-encoder's single logit, or of the odds of yes. `auto` is what the model's files name,
     else `sigmoid`."""
     instruction: Text | None = None
     """What to look for, in prompts with a place for it, when the request does not say."""
@@ -42,11 +42,11 @@ class RerankOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fi
     prompts: dict[str, str] = {}
     """`cosine`: texts to put before the `query` and before each `document`; they replace the model's own."""
     self_test: bool = True
-    """Score a few plain English pairs when the model is loaded, and refuse a model that cannot tell cake from Paris:
-    its head was lost in a conversion. Switch it off for models that do not read English."""
+    """Score a few plain English pairs when the model is loaded, and refuse a model that scores unrelated documents
+    higher: its head was lost in a conversion. Switch it off for models that do not read English."""
 
     def __post_init__(self) -> None:
-        """Refuse a prompt that cannot work; raises `ValueError`, which a manifest's reader tells with its line."""
-        wrong = fault(self.prompt) if self.prompt is not None else None
-        if wrong is not None:
-            raise ValueError(f"`prompt`: {wrong}")
+        """Check the prompt; raises `ValueError`, which the manifest reader reports with its line."""
+        error = template_error(self.prompt) if self.prompt is not None else None
+        if error is not None:
+            raise ValueError(f"`prompt`: {error}")

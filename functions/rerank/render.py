@@ -1,4 +1,4 @@
-"""Scores as the JSON of each dialect: best first, the best few, with or without their documents. It knows no model."""
+"""Renders scores as the JSON of each dialect: best first, at most `top_n`, with or without the documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RerankResult(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True
     """One document."""
 
     index: int
-    """Its place in the request."""
+    """Its index in the request."""
     relevance_score: float
     document: Any = None
     """As it was sent, a text as `{"text": …}`; for clients of Voyage the text itself."""
@@ -32,13 +32,13 @@ class RerankUsage(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class RerankMeta(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """What Cohere's clients read."""
+    """The `meta` object of Cohere's API."""
 
     api_version: dict[str, str]
     billed_units: dict[str, int]
     tokens: dict[str, int]
     warnings: list[str] | None = None
-    """What was not read of the documents."""
+    """Which documents were truncated."""
 
 
 class RerankAnswer(msgspec.Struct, kw_only=True, frozen=True):
@@ -55,31 +55,33 @@ class RerankAnswer(msgspec.Struct, kw_only=True, frozen=True):
     meta: RerankMeta
 
 
-def render(body: RerankBody, found: Scores, *, cohere2: bool) -> bytes:
+def render(body: RerankBody, scores: Scores, *, cohere2: bool) -> bytes:
     """Return the body of the response."""
-    order = sorted(range(len(found.scores)), key=lambda at: -found.scores[at])[: body.most]
+    order = sorted(range(len(scores.scores)), key=lambda at: -scores.scores[at])[: body.result_count]
     if body.tei:
-        return msgspec.json.encode([_tei(body, at, found.scores[at]) for at in order])
+        return msgspec.json.encode([_tei(body, at, scores.scores[at]) for at in order])
     shown = not cohere2 if body.return_documents is None else body.return_documents
     results = [
         RerankResult(
-            index=at, relevance_score=found.scores[at], document=_document(body, body.given[at]) if shown else None
+            index=at,
+            relevance_score=scores.scores[at],
+            document=_document(body, body.sent_documents[at]) if shown else None,
         )
         for at in order
     ]
     encoded = msgspec.Raw(msgspec.json.encode(results))
-    tokens = found.usage.prompt_tokens
+    tokens = scores.usage.prompt_tokens
     answer = RerankAnswer(
         id=f"rerank-{uuid.uuid4().hex}",
-        model=body.model or found.model,
+        model=body.model or scores.model,
         results=encoded,
         data=encoded,
         usage=RerankUsage(prompt_tokens=tokens, total_tokens=tokens),
         meta=RerankMeta(
             api_version={"version": "2" if cohere2 else "1"},
-            billed_units={"search_units": -(-len(found.scores) // _SEARCH_UNIT)},
+            billed_units={"search_units": -(-len(scores.scores) // _SEARCH_UNIT)},
             tokens={"input_tokens": tokens, "output_tokens": 0},
-            warnings=_warnings(found),
+            warnings=_warnings(scores),
         ),
     )
     return msgspec.json.encode(answer)
@@ -88,17 +90,17 @@ def render(body: RerankBody, found: Scores, *, cohere2: bool) -> bytes:
 def _tei(body: RerankBody, at: int, score: float) -> dict[str, Any]:
     item: dict[str, Any] = {"index": at, "score": score}
     if body.return_text or body.return_documents:
-        item["text"] = body.given[at]
+        item["text"] = body.sent_documents[at]
     return item
 
 
-def _document(body: RerankBody, given: Any) -> Any:
-    return {"text": given} if isinstance(given, str) and not body.voyage else given
+def _document(body: RerankBody, document: Any) -> Any:
+    return {"text": document} if isinstance(document, str) and not body.voyage else document
 
 
-def _warnings(found: Scores) -> list[str] | None:
-    if not found.cut:
+def _warnings(scores: Scores) -> list[str] | None:
+    if not scores.truncated:
         return None
-    few = ", ".join(map(str, found.cut[:20])) + (", …" if len(found.cut) > 20 else "")
-    taken = f"the model takes {found.longest} tokens of query and document together"
-    return [f"the ends of {len(found.cut)} documents were not read, {taken}: {few}"]
+    few = ", ".join(map(str, scores.truncated[:20])) + (", …" if len(scores.truncated) > 20 else "")
+    taken = f"the model takes {scores.longest} tokens of query and document together"
+    return [f"the ends of {len(scores.truncated)} documents were not read, {taken}: {few}"]

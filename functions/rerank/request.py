@@ -1,6 +1,6 @@
-"""The request as clients of Cohere, Jina, Voyage and TEI send it, and the `RerankRequest` it becomes.
+"""The request body in the dialects of Cohere, Jina, Voyage and TEI, converted to a `RerankRequest`.
 
-Errors name fields as the client wrote them.
+Errors name the fields as the client sent them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from functions.rerank import documents
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
+from functions.rerank.documents import document_texts
 from host.checks import check_count, check_exclusive, check_range
 from host.errors import InvalidRequest, UnsupportedParameter
 
-_CAP = 1 << 40
-"""More tokens than any document has, in a number that the wire carries."""
+_NUMBER_MAX = 1 << 40
+"""More tokens than any document has, and few enough for an integer of MessagePack."""
 
 Documents = Annotated[
     list[Any],
@@ -24,7 +24,7 @@ Documents = Annotated[
         extra_json_schema={"items": {"type": ["string", "object"]}},
     ),
 ]
-"""Items are checked in `functions.rerank.documents`, which can say which one is wrong."""
+"""Items are checked in `functions.rerank.documents`, whose errors name the item."""
 
 
 class RerankBody(msgspec.Struct, kw_only=True, frozen=True):
@@ -60,7 +60,7 @@ class RerankBody(msgspec.Struct, kw_only=True, frozen=True):
     instruction: str | None = None
     """What to look for, for models whose prompt has a place for it."""
     priority: Any = None
-    """Taken and not used."""
+    """Accepted and ignored."""
     truncate_prompt_tokens: Any = None
     """Not served."""
     truncation_side: str | None = None
@@ -72,37 +72,37 @@ class RerankBody(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def tei(self) -> bool:
-        """Say whether a client of TEI asks."""
+        """Whether the client speaks TEI's dialect."""
         return self.texts is not None
 
     @property
     def voyage(self) -> bool:
-        """Say whether a client of Voyage asks."""
+        """Whether the client speaks Voyage's dialect."""
         return self.top_k is not None or self.truncation is not None
 
     @property
-    def given(self) -> list[Any]:
-        """The documents as they were sent."""
+    def sent_documents(self) -> list[Any]:
+        """The documents as they were sent, texts or objects."""
         return self.texts if self.texts is not None else self.documents or []
 
     @property
-    def most(self) -> int:
-        """How many results are wanted."""
-        wanted = self.top_n if self.top_n is not None else self.top_k
-        return len(self.given) if wanted is None else min(wanted, len(self.given))
+    def result_count(self) -> int:
+        """How many results to return."""
+        limit = self.top_n if self.top_n is not None else self.top_k
+        return len(self.sent_documents) if limit is None else min(limit, len(self.sent_documents))
 
 
 def to_request(body: RerankBody, *, cohere2: bool) -> RerankRequest:
-    """Return what a model is asked; raises `InvalidRequest`. `cohere2` is for a request to `/v2/rerank`."""
+    """Convert a body; raises `InvalidRequest`. `cohere2` is for a request to `/v2/rerank`."""
     _check(body)
     field = "texts" if body.tei else "documents"
     truncate = body.truncate if body.truncate is not None else body.truncation
     if truncate is None and cohere2 and body.max_chunks_per_doc is None:
-        truncate = True  # what that endpoint is documented to do; the answer's `meta.warnings` tells of it
+        truncate = True  # as Cohere documents that endpoint; the answer reports it in `meta.warnings`
     return RerankRequest(
         model=body.model or "",
         query=body.query,
-        documents=documents.texts(body.given, body.rank_fields, field),
+        documents=document_texts(body.sent_documents, body.rank_fields, field),
         field=field,
         instruction=body.instruction,
         truncate=truncate,
@@ -113,7 +113,7 @@ def to_request(body: RerankBody, *, cohere2: bool) -> RerankRequest:
 
 
 def check(request: RerankRequest) -> None:
-    """Raise `InvalidRequest` for all that can be seen to be wrong without the model."""
+    """Raise `InvalidRequest` for a request that no model could answer."""
     field = request.field
     if not request.query.strip():
         raise InvalidRequest("query is empty", param="query")
@@ -146,5 +146,5 @@ def _check(body: RerankBody) -> None:
 
 
 def _capped(number: int | None) -> int | None:
-    """Return a number that the wire carries: no document has more tokens, however large the client's."""
-    return None if number is None else min(number, _CAP)
+    """Limit a number of tokens to one that MessagePack can encode."""
+    return None if number is None else min(number, _NUMBER_MAX)

@@ -1,4 +1,4 @@
-"""The HTTP face of the rerank function: four dialects in, the JSON of each out."""
+"""HTTP routes of the rerank function: `/v1/rerank` and Cohere's `/v2/rerank`, in four dialects."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _COHERE2 = "/v2/rerank"
     responses={200: ResponseSpec(RerankAnswer, generate_examples=False, description="Best first")},
 )
 async def rerank(data: JSONBody[RerankBody], request: Request[Any, Any, Any], host: HostDependency) -> JsonResponse:
-    """Return the documents' places in the request with their scores, best first."""
+    """Return the documents' indexes with their scores, best first."""
     cohere2 = request.scope["path"].rstrip("/") == _COHERE2
-    question = to_request(data, cohere2=cohere2)
-    found = await host.call(question.model, RERANK, question)
-    return JsonResponse(render(data, found, cohere2=cohere2))
+    rerank_request = to_request(data, cohere2=cohere2)
+    scores = await host.call(rerank_request.model, RERANK, rerank_request)
+    return JsonResponse(render(data, scores, cohere2=cohere2))

@@ -1,4 +1,4 @@
-"""What ranking asks of a model, however it scores: texts as tokens that fit beside the query, and marks for them."""
+"""The interface between ranking and the scoring methods: tokenised requests in, a score for each document out."""
 
 from __future__ import annotations
 
@@ -11,56 +11,71 @@ import numpy as np
 from functions.engines.batching.item import Ids
 
 
-class Mark(msgspec.Struct, frozen=True):
-    """How well one piece of a document answers."""
+class RelevanceScore(msgspec.Struct, frozen=True):
+    """How well a document, or a chunk of one, answers the query."""
 
     logit: float
     score: float
 
 
-class Reading(msgspec.Struct, kw_only=True, frozen=True):
+class TokenizedRequest(msgspec.Struct, kw_only=True, frozen=True):
     """A query and its documents as tokens."""
 
-    parts: list[Ids]
-    """What is each document's own, and may be cut at its end or taken apart."""
-    frame: int
-    """Tokens beside a document's own in each input: query, prompt, special ones."""
-    room: int
-    """Tokens that a document may have."""
-    once: int = 0
-    """Tokens of the frame that are computed once for all documents."""
+    documents: list[Ids]
+    """Each document's own tokens, which may be cut or split into chunks."""
+    overhead: int
+    """Tokens of each sequence besides the document's own: query, prompt, special ones."""
+    document_tokens: int
+    """The most tokens of a document that fit into a sequence."""
+    shared_tokens: int = 0
+    """Tokens of the overhead that are computed once for all documents."""
     state: Any = None
-    """The scorer's own."""
+    """What the scorer keeps for itself."""
+
+
+class RerankTokenizer(Protocol):
+    """The part of a tokenizer that every scorer needs."""
+
+    prefix: list[int]
+    suffix: list[int]
+
+    async def encode(self, texts: Sequence[str]) -> list[Ids]: ...  # noqa: D102
 
 
 class Scorer(Protocol):
-    """A loaded model."""
+    """A loaded model that scores documents."""
 
     longest: int
-    """Tokens of an input."""
+    """The most tokens of a sequence."""
 
-    async def read(self, query: str, documents: Sequence[str], instruction: str | None) -> Reading:
-        """Tokenise. Raises `UnsupportedParameter` for an instruction where there is no place for one."""
+    async def tokenize(self, query: str, documents: Sequence[str], instruction: str | None) -> TokenizedRequest:
+        """Tokenise a request; raises `UnsupportedParameter` for an instruction that the model has no place for."""
 
-    async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
-        """Return a mark for each part, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
+    async def score(self, request: TokenizedRequest, chunks: Sequence[Ids]) -> list[RelevanceScore]:
+        """Score chunks of documents, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`, `NotFinite`."""
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen, for `facts`."""
+        """Return the method and what is known of the model, for `InstanceInfo.detail`."""
 
     def close(self) -> None:
         """End the threads."""
 
 
-def after(head: Sequence[int], wholes: Sequence[Ids]) -> tuple[list[int], list[Ids]]:
-    """Return the start that all `wholes` share with `head`, and what follows it in each.
+async def encode_without_special(tokenizer: RerankTokenizer, texts: Sequence[str]) -> list[Ids]:
+    """Return the tokens of each text without the special ones around it."""
+    begin, end = len(tokenizer.prefix), len(tokenizer.suffix)
+    return [ids[begin : len(ids) - end] for ids in await tokenizer.encode(texts)]
 
-    A tokenizer may join the end of `head` with what comes behind it, so texts are tokenised as wholes and parted here.
+
+def split_common_prefix(prefix: Sequence[int], sequences: Sequence[Ids]) -> tuple[list[int], list[Ids]]:
+    """Return the part of `prefix` that all sequences begin with, and the rest of each sequence.
+
+    A tokenizer may merge the end of a prompt with the text after it, so both are tokenised as one text and split here.
     """
-    start = np.array(head, dtype=np.int32)
+    start = np.array(prefix, dtype=np.int32)
     keep = len(start)
-    for whole in wholes:
-        least = min(keep, len(whole))
-        differs = np.flatnonzero(whole[:least] != start[:least])
+    for ids in sequences:
+        least = min(keep, len(ids))
+        differs = np.flatnonzero(ids[:least] != start[:least])
         keep = int(differs[0]) if len(differs) else least
-    return list(head[:keep]), [whole[keep:] for whole in wholes]
+    return list(prefix[:keep]), [ids[keep:] for ids in sequences]

@@ -1,7 +1,7 @@
-"""A look at a freshly loaded reranker: can it tell what answers a question from what does not?
+"""The self-test of a loaded reranker: documents that answer a question must score above those that do not.
 
-Conversions lose heads: the file loads, and every score is noise. Plain English pairs tell, far apart in meaning; finer
-harm they do not show. It knows no engine, and asks as a client does.
+Conversions can lose the head: the file loads, and every score is noise. Plain English pairs that are far apart in
+meaning show this; smaller damage they do not show.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ PAIRS = (
 HINT = "; options.self_test: false serves it all the same, as for a model that does not read English"
 
 
-async def look(scorer: Scorer, options: RerankOptions) -> None:
-    """Raise `LoadFailed` with the reason where scores are no use: not finite, all the same, or the wrong way round."""
+async def run(scorer: Scorer, options: RerankOptions) -> None:
+    """Raise `LoadFailed` for useless scores: not finite, all equal, or higher for documents that do not answer."""
     found: list[list[float]] = []
     for at, (query, right, wrong) in enumerate(PAIRS):
-        # What answers another question tells models that judge a document and do not read the query.
+        # A document that answers another question detects models that ignore the query.
         found.append(await _scores(scorer, options, query, [right, wrong, PAIRS[at - 1][1]]))
     every = [score for scores in found for score in scores]
     if not all(map(math.isfinite, every)):

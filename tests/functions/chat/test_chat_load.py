@@ -1,4 +1,4 @@
-"""From manifest to loaded instance: templates, broken files, what registers and what importing it costs."""
+"""Loading a chat model: templates, broken files, registration and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import msgspec
 import pytest
 
 from functions import chat as chat_function
-from functions.chat.api import Message, Part
-from functions.chat.conversation import extras, plain
 from functions.chat.llama import LlamaChat
 from functions.engines import llama as llama_engine
 from functions.engines.llama.options import LlamaOptions
@@ -133,45 +131,3 @@ def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
 def test_the_shipped_manifest() -> None:
     manifest, _ = read_manifest(Path(__file__).parents[3] / "manifests" / "smollm2-135m.yaml")
     assert (manifest.name, manifest.task, manifest.slots, manifest.context) == ("smollm2-135m", "chat", 4, 2048)
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        (Message(role="user", content="x"), {"role": "user", "content": "x"}),
-        (Message(role="assistant"), {"role": "assistant", "content": ""}),
-        (Message(role="developer", content="x"), {"role": "system", "content": "x"}),
-        (Message(role="user", content=[Part(text="a"), Part(text="b")]), {"role": "user", "content": "a\nb"}),
-        (Message(role="user", content=[Part(type="refusal", refusal="no")]), {"role": "user", "content": "no"}),
-        (
-            Message(role="assistant", content="x", reasoning="r"),
-            {"role": "assistant", "content": "x", "reasoning_content": "r"},
-        ),
-        (Message(role="tool", content="x", tool_call_id="c"), {"role": "tool", "content": "x", "tool_call_id": "c"}),
-    ],
-)
-def test_messages_as_templates_take_them(message: Message, expected: dict[str, Any]) -> None:
-    assert plain([message]) == [expected]
-
-
-def test_a_template_that_knows_developers_gets_them() -> None:
-    assert plain([Message(role="developer", content="x")], knows_developer=True)[0]["role"] == "developer"
-
-
-def test_system_messages_move_into_the_users() -> None:
-    chat = [Message(role="system", content="S"), Message(role="user", content="U"), Message(role="user", content="V")]
-    assert plain(chat, knows_system=False) == [{"role": "user", "content": "S\n\nU"}, {"role": "user", "content": "V"}]
-    assert plain(chat[:1], knows_system=False) == [{"role": "user", "content": "S"}]
-
-
-@pytest.mark.parametrize(
-    ("effort", "kwargs", "told"),
-    [
-        (None, None, {}),
-        ("none", None, {"reasoning_effort": "none", "enable_thinking": False}),
-        ("high", {"a": 1}, {"reasoning_effort": "high", "enable_thinking": True, "a": 1}),
-        ("high", {"enable_thinking": False}, {"reasoning_effort": "high", "enable_thinking": False}),
-    ],
-)
-def test_what_templates_are_told(effort: str | None, kwargs: Any, told: dict[str, Any]) -> None:
-    assert extras(effort, kwargs) == told

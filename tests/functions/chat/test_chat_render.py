@@ -10,8 +10,6 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
-from functions.chat.checks import check
-from functions.chat.cli import ChatCli
 from functions.chat.render import ChunkRenderer, completion, completion_usage, fingerprint
 from host.function import Usage
 
@@ -121,14 +119,6 @@ def test_several_answers_in_one_body() -> None:
         (1, "b", "stop"),
     ]
     assert answer.usage is None
-
-
-def test_what_a_person_reads_at_a_command_line() -> None:
-    shell = ChatCli()
-    assert "".join(shell.show(frame) for frame in frames(request(), EVENTS)) == "Hello"
-    assert shell.show({"choices": [{"message": {"role": "assistant", "content": "Hello"}}]}) == "Hello"
-    assert shell.show({"choices": [], "usage": {}}) == ""
-    check(msgspec.convert(shell.body("hi") | {"model": "m"}, ChatRequest))
 
 
 @pytest.mark.parametrize("event", EVENTS)

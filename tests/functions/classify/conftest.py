@@ -11,19 +11,19 @@ import loads
 import pytest
 import transformers
 
-from functions.classify.api import Classified, ClassifyRequest
-from functions.classify.instance import Classifier
+from functions.classify.api import ClassifyAnswer, ClassifyRequest
+from functions.classify.instance import ClassifyInstance
 
-Opener = Callable[..., Classifier]
+Opener = Callable[..., ClassifyInstance]
 
 
 @pytest.fixture
 def opener() -> Iterator[Opener]:
-    opened: list[Classifier] = []
+    opened: list[ClassifyInstance] = []
 
     def open_(
         path: Path, options: dict[str, Any] | None = None, engine: str = "transformers", **manifest: Any
-    ) -> Classifier:
+    ) -> ClassifyInstance:
         module, _, name = loads.registry().function("classify").instances[engine].partition(":")
         kind = getattr(importlib.import_module(module), name)
         if engine == "transformers":  # else it computes in bf16 where the processor has it
@@ -39,9 +39,9 @@ def opener() -> Iterator[Opener]:
 
 @pytest.fixture
 def ask() -> Callable[..., Any]:
-    async def ask(instance: Classifier, given: Any, **fields: Any) -> Classified:
+    async def ask(instance: ClassifyInstance, given: Any, **fields: Any) -> ClassifyAnswer:
         found = await instance.answer(ClassifyRequest(input=given, **fields))
-        assert isinstance(found, Classified)
+        assert isinstance(found, ClassifyAnswer)
         return found
 
     return ask

@@ -8,7 +8,15 @@ import msgspec
 import pytest
 
 from functions.classify.api import ClassifyRequest, ModerationRequest
-from functions.classify.inputs import Pair, check, check_moderation, field_of, inputs_of, labels_of, moderated_texts
+from functions.classify.inputs import (
+    Pair,
+    check,
+    check_moderation,
+    input_field,
+    moderation_texts,
+    parse_inputs,
+    parse_labels,
+)
 from host.checks import item_params
 from host.errors import InvalidRequest
 
@@ -23,7 +31,7 @@ def request(**fields: Any) -> ClassifyRequest:
 def test_texts_have_three_names(name: str, given: Any) -> None:
     made = request(**{name: given, "user": 7, "labels": None})
     check(made)
-    assert (field_of(made), inputs_of(given)) == (name, [given] if isinstance(given, str) else given)
+    assert (input_field(made), parse_inputs(given)) == (name, [given] if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize("field", ["topk", "threshhold", "candidate_labels", "parameters"])
@@ -78,7 +86,7 @@ def test_what_is_wrong_with_texts_is_told_by_their_name(name: str, given: Any, p
 )
 def test_pairs_are_objects_or_lists_of_two(name: str, given: Any, found: list[Any]) -> None:
     check(request(**{name: given}))
-    assert inputs_of(given) == found
+    assert parse_inputs(given) == found
 
 
 @pytest.mark.parametrize(
@@ -137,7 +145,7 @@ def test_what_is_at_the_edge_is_fine(fields: dict[str, Any]) -> None:
 def test_labels_come_as_a_list_or_with_commas(given: Any, found: Any) -> None:
     made = request(input="a", labels=given)
     check(made)
-    assert labels_of(made) == found
+    assert parse_labels(made) == found
 
 
 @pytest.mark.parametrize(
@@ -151,7 +159,7 @@ def test_labels_come_as_a_list_or_with_commas(given: Any, found: Any) -> None:
 )
 def test_every_form_of_what_is_moderated(given: Any, found: tuple[list[str], bool]) -> None:
     check_moderation(ModerationRequest(input=given))
-    assert moderated_texts(ModerationRequest(input=given)) == found
+    assert moderation_texts(ModerationRequest(input=given)) == found
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tinymodels import headed
 
-from functions.classify.api import Moderated, ModerationRequest
+from functions.classify.api import ModerationAnswer, ModerationRequest
 from functions.classify.categories import CATEGORIES
-from functions.classify.moderation import ModerationJudge
+from functions.classify.moderation import ModerationMapper
 from functions.classify.options import Rule
 from functions.classify.selection import Predictions
 from host.errors import InputTooLong, InvalidRequest
@@ -22,19 +22,19 @@ LABELS = ("toxic", "threat", "gore")
 def read(*scores: list[float]) -> Predictions:
     rows, count = np.array(scores), len(scores)
     return Predictions(
-        labels=LABELS, scores=rows, raw=rows, independent=True, windows=[1] * count, truncated=[False] * count, tokens=1
+        labels=LABELS, scores=rows, raw=rows, multi_label=True, windows=[1] * count, truncated=[False] * count, tokens=1
     )
 
 
 def judged(table: dict[str, Any], scores: list[float], said: Any = None) -> Any:
-    return ModerationJudge(table, said).judge(read(scores))[0]
+    return ModerationMapper(table, said).moderate(read(scores))[0]
 
 
 def test_the_worst_of_the_parts_of_one_input_decides() -> None:
-    verdicts = ModerationJudge({"toxic": "hate", "threat": "violence"}, None)
+    verdicts = ModerationMapper({"toxic": "hate", "threat": "violence"}, None)
     parts = read([0.1, 0.7, 0.0], [0.6, 0.2, 0.0])
-    assert [verdict.category_scores["hate"] for verdict in verdicts.judge(parts)] == [0.1, 0.6]
-    (found,) = verdicts.judge(parts, one=True)
+    assert [verdict.category_scores["hate"] for verdict in verdicts.moderate(parts)] == [0.1, 0.6]
+    (found,) = verdicts.moderate(parts, single_input=True)
     assert (found.category_scores["hate"], found.category_scores["violence"]) == (0.6, 0.7)
     assert (found.categories["hate"], found.categories["violence"]) == (True, True)
 
@@ -65,9 +65,9 @@ def test_all_categories_are_there_and_tell_what_they_stand_for() -> None:
         assert list(mapping) == list(CATEGORIES)
     assert found.category_scores["hate"] == found.category_scores["violence"] == 0.8
     assert sum(found.category_scores.values()) == pytest.approx(1.6)
-    applied = found.category_applied_input_types
-    assert {category for category, types in applied.items() if types == ["text"]} == {"hate", "violence"}
-    assert all(types in ([], ["text"]) for types in applied.values())
+    types_by_category = found.category_applied_input_types
+    assert {category for category, types in types_by_category.items() if types == ["text"]} == {"hate", "violence"}
+    assert all(types in ([], ["text"]) for types in types_by_category.values())
 
 
 @pytest.mark.anyio
@@ -84,11 +84,11 @@ async def test_scores_are_those_of_the_classifier(opener: Any, ask: Any, tmp_pat
     made = opener(tmp_path, {"moderation": {"toxic": "hate", "gore": "violence/graphic"}})
     texts = ["river stone", "light"]
     plain, found = await ask(made, texts), await made.answer(ModerationRequest(input=texts))
-    assert isinstance(found, Moderated)
-    for one, verdict in zip(plain.data, found.results, strict=True):
-        assert verdict.category_scores["hate"] == pytest.approx(one.all_scores["toxic"])
-        assert verdict.category_scores["violence/graphic"] == pytest.approx(one.all_scores["gore"])
-        assert verdict.categories["hate"] is (one.all_scores["toxic"] >= 0.5)
+    assert isinstance(found, ModerationAnswer)
+    for single_input, verdict in zip(plain.data, found.results, strict=True):
+        assert verdict.category_scores["hate"] == pytest.approx(single_input.all_scores["toxic"])
+        assert verdict.category_scores["violence/graphic"] == pytest.approx(single_input.all_scores["gore"])
+        assert verdict.categories["hate"] is (single_input.all_scores["toxic"] >= 0.5)
     assert found.usage == plain.usage
 
 

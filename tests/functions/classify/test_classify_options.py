@@ -62,7 +62,7 @@ moderation:
         ("moderation: {toxic: {category: hate, treshold: 0.2}}", "did you mean `threshold`?"),
         ("labels: [toxic, rude]\nmoderation: {toxik: hate}", "no label `toxik`; did you mean `toxic`?"),
         ("labels: [toxic, rude]\nthreshold: {Rude: 0.4}", "no label `Rude`; did you mean `rude`?"),
-        ("labels: [toxic, toxic]", "a label stands here twice"),
+        ("labels: [toxic, toxic]", "a label is listed twice"),
         ("labels: []", "`labels` is empty"),
         ("hypothesis_template: This text is good.", "must have {} in it"),
         ("threshold: 1.5", "from 0 to 1"),

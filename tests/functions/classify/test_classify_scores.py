@@ -1,4 +1,4 @@
-"""Logits as scores, windows put together, and the choice of what is listed, as arithmetic."""
+"""Logits as scores, and windows aggregated, as arithmetic."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from functions.classify.cli import ClassifyCli
-from functions.classify.scores import activation, applied, log_softmax, together
-from functions.classify.selection import Predictions, classifications, thresholds
+from functions.classify.scores import aggregate_windows, apply_activation, log_softmax, resolve_activation
 
 
 @pytest.mark.parametrize(
@@ -28,33 +26,33 @@ from functions.classify.selection import Predictions, classifications, threshold
     ],
 )
 def test_the_activation_is_the_model_s_unless_it_is_said(said: Any, problem: Any, labels: int, chosen: str) -> None:
-    assert activation(said, problem, labels) == chosen
+    assert resolve_activation(said, problem, labels) == chosen
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("logits", [[0.0, 1.0, -1.0], [1e4, -1e4, 0.0], [-1e30, 1e30, 3.0]])
 def test_no_logit_is_too_large(logits: list[float]) -> None:
-    exclusive, apart = applied(logits, "softmax"), applied(logits, "sigmoid")
+    exclusive, apart = apply_activation(logits, "softmax"), apply_activation(logits, "sigmoid")
     assert exclusive.sum() == pytest.approx(1)
     assert np.isfinite(apart).all()
     assert ((apart >= 0) & (apart <= 1)).all()
     assert list(exclusive.argsort()) == list(np.argsort(logits))
-    assert applied(logits, "none").tolist() == logits
+    assert apply_activation(logits, "none").tolist() == logits
 
 
 def test_sigmoid_and_softmax_by_hand() -> None:
-    assert applied([0.0, np.log(3)], "softmax") == pytest.approx([0.25, 0.75])
-    assert applied([0.0, np.log(3), -np.log(3)], "sigmoid") == pytest.approx([0.5, 0.75, 0.25])
+    assert apply_activation([0.0, np.log(3)], "softmax") == pytest.approx([0.25, 0.75])
+    assert apply_activation([0.0, np.log(3), -np.log(3)], "sigmoid") == pytest.approx([0.5, 0.75, 0.25])
     assert log_softmax([[0.0, np.log(3)]])[0] == pytest.approx(np.log([0.25, 0.75]))
 
 
 @pytest.mark.parametrize("how", ["mean", "max"])
 def test_one_window_is_itself(how: Any) -> None:
-    assert together([[1.0, 2.0]], [7], how, "softmax").tolist() == [1.0, 2.0]
+    assert aggregate_windows([[1.0, 2.0]], [7], how, "softmax").tolist() == [1.0, 2.0]
 
 
 def test_a_window_counts_by_its_tokens() -> None:
-    assert together([[1.0, 0.0], [4.0, 3.0]], [20, 10], "mean", "softmax") == pytest.approx([2.0, 1.0])
+    assert aggregate_windows([[1.0, 0.0], [4.0, 3.0]], [20, 10], "mean", "softmax") == pytest.approx([2.0, 1.0])
 
 
 @pytest.mark.parametrize("shift", [0.0, 5.0, -3.0])
@@ -62,51 +60,7 @@ def test_the_surest_window_does_not_depend_on_what_softmax_cannot_see(shift: flo
     """Adding a number to all logits of a window changes none of its probabilities."""
     rows = np.array([[2.0, 0.0], [0.0, 1.0]])
     moved = rows + np.array([[0.0], [shift]])
-    wanted = applied(rows, "softmax").max(0)
-    assert applied(together(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(wanted / wanted.sum())
-
-
-def read(scores: list[list[float]], *, independent: bool = False) -> Predictions:
-    rows = np.array(scores)
-    return Predictions(
-        labels=["a", "b", "c"], scores=rows, raw=rows * 10, independent=independent, windows=[1] * len(rows),
-        truncated=[False] * len(rows), tokens=3,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("said", "independent", "top_k", "listed"),
-    [
-        (None, False, None, ["b", "c", "a"]),
-        (None, True, None, ["b", "c"]),
-        (0.6, False, None, ["b"]),
-        (0.5, True, None, ["b", "c"]),
-        (0.95, True, None, []),
-        (0.0, True, 1, ["b"]),
-        ({"b": 0.95}, True, None, ["c"]),
-        ({"b": 0.95, "a": 0.1}, True, None, ["c", "a"]),
-        ({"b": 0.95}, False, None, ["c", "a"]),
-    ],
-)
-def test_what_is_listed(said: Any, independent: bool, top_k: int | None, listed: list[str]) -> None:
-    found = read([[0.2, 0.9, 0.5]], independent=independent)
-    least = thresholds(said, found.labels, independent=independent)
-    (item,) = classifications(found, least, top_k, raw=False)
-    assert [entry.label for entry in item.labels] == listed
-    assert (item.label, item.score) == ("b", 0.9)
-    assert item.all_scores == {"a": 0.2, "b": 0.9, "c": 0.5}
-
-
-def test_equal_scores_keep_the_model_s_order() -> None:
-    found = read([[0.4, 0.4, 0.4]])
-    (item,) = classifications(found, thresholds(None, found.labels, independent=False), None, raw=True)
-    assert [entry.label for entry in item.labels] == ["a", "b", "c"]
-    assert item.all_scores == {"a": 4.0, "b": 4.0, "c": 4.0}
-
-
-def test_the_shell_prints_a_line_for_each_label() -> None:
-    shell = ClassifyCli()
-    listed = {"label": "a", "score": 0.9, "labels": [{"label": "a", "score": 0.9}, {"label": "b", "score": 0.05}]}
-    none = {"label": "a", "score": 0.25, "labels": []}
-    assert shell.body("some words") == {"input": "some words"}
-    assert shell.show({"data": [listed, none]}) == "a 0.9000\nb 0.0500\nnone (a 0.2500)"
+    wanted = apply_activation(rows, "softmax").max(0)
+    assert apply_activation(aggregate_windows(moved, [1, 1], "max", "softmax"), "softmax") == pytest.approx(
+        wanted / wanted.sum()
+    )

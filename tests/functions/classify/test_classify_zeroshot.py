@@ -12,7 +12,7 @@ import transformers
 from tinymodels import headed, words_tokenizer, write
 from tokenizers.processors import TemplateProcessing
 
-from functions.classify.zeroshot import Entailment, entailment, hypothesis, scores
+from functions.classify.zeroshot import NliLabels, hypothesis, nli_labels, scores
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 NLI = ["contradiction", "neutral", "entailment"]
@@ -175,7 +175,7 @@ async def test_labels_of_the_manifest_are_the_default(opener: Any, ask: Any, pip
         ({}, "labels", "labels is missing"),
         ({"labels": []}, "labels", "labels is an empty list"),
         ({"labels": ["a", ""]}, "labels[1]", "empty text"),
-        ({"labels": ["a", "b", "a"]}, "labels[2]", "stands before it"),
+        ({"labels": ["a", "b", "a"]}, "labels[2]", "is listed already"),
         ({"labels": ["a", 4]}, "labels[1]", "must be a text, got a number"),
         ({"labels": [str(at) for at in range(300)]}, "labels", "at most 256"),
         ({"labels": ["a"], "hypothesis_template": "no place"}, "hypothesis_template", "must have {}"),
@@ -238,7 +238,7 @@ async def test_a_misspelt_label_costs_nothing(
 ) -> None:
     headed(tmp_path, "bert", "sequence", NLI if zero_shot else CHOICES)
     made = opener(tmp_path)
-    monkeypatch.setattr(made._predictor._passages, "_read", lambda *_: pytest.fail("texts were read"))
+    monkeypatch.setattr(made._predictor._tokenizer, "_encode", lambda *_: pytest.fail("texts were read"))
     with pytest.raises(InvalidRequest, match="`gardn`, which is no label here; did you mean `garden`") as caught:
         await ask(made, TEXTS, labels=CHOICES if zero_shot else None, threshold={"gardn": 0.5})
     assert caught.value.param == "threshold.gardn"
@@ -294,35 +294,35 @@ async def test_the_manifest_names_entailment_where_the_model_does_not(
 @pytest.mark.parametrize(
     ("labels", "said", "places"),
     [
-        (["a", "b", "c"], "b", Entailment(yes=1, no=0)),
-        (["a", "b", "c"], "a", Entailment(yes=0, no=2)),
-        (["a", "Contradiction", "c"], "a", Entailment(yes=0, no=1)),
-        (["entailment", "b"], "b", Entailment(yes=1, no=0)),
+        (["a", "b", "c"], "b", NliLabels(entailment=1, contradiction=0)),
+        (["a", "b", "c"], "a", NliLabels(entailment=0, contradiction=2)),
+        (["a", "Contradiction", "c"], "a", NliLabels(entailment=0, contradiction=1)),
+        (["entailment", "b"], "b", NliLabels(entailment=1, contradiction=0)),
         (["a", "b"], "x", None),
         (["a"], "a", None),
     ],
 )
-def test_a_label_that_is_said_to_be_entailment(labels: list[str], said: str, places: Entailment | None) -> None:
-    assert entailment(labels, said) == places
+def test_a_label_that_is_said_to_be_entailment(labels: list[str], said: str, places: NliLabels | None) -> None:
+    assert nli_labels(labels, said) == places
 
 
 @pytest.mark.parametrize(
     ("labels", "places"),
     [
-        (NLI, Entailment(yes=2, no=0)),
-        (["entailment", "neutral", "contradiction"], Entailment(yes=0, no=2)),
-        (["neutral", "Entailment", "Contradiction"], Entailment(yes=1, no=2)),
-        (["entailment", "not_entailment"], Entailment(yes=0, no=1)),
-        (["no", "maybe", "ENTAILS"], Entailment(yes=2, no=0)),
-        (["neutral", " Entailment", "non-entailment"], Entailment(yes=1, no=2)),
-        (["CONTRADICTION", "ENTAILMENT", "NEUTRAL"], Entailment(yes=1, no=0)),
-        (["entails", "maybe", "no"], Entailment(yes=0, no=2)),
+        (NLI, NliLabels(entailment=2, contradiction=0)),
+        (["entailment", "neutral", "contradiction"], NliLabels(entailment=0, contradiction=2)),
+        (["neutral", "Entailment", "Contradiction"], NliLabels(entailment=1, contradiction=2)),
+        (["entailment", "not_entailment"], NliLabels(entailment=0, contradiction=1)),
+        (["no", "maybe", "ENTAILS"], NliLabels(entailment=2, contradiction=0)),
+        (["neutral", " Entailment", "non-entailment"], NliLabels(entailment=1, contradiction=2)),
+        (["CONTRADICTION", "ENTAILMENT", "NEUTRAL"], NliLabels(entailment=1, contradiction=0)),
+        (["entails", "maybe", "no"], NliLabels(entailment=0, contradiction=2)),
         (["LABEL_0", "LABEL_1"], None),
         (["entailment"], None),
     ],
 )
-def test_where_entailment_stands(labels: list[str], places: Entailment | None) -> None:
-    assert entailment(labels) == places
+def test_where_entailment_stands(labels: list[str], places: NliLabels | None) -> None:
+    assert nli_labels(labels) == places
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_a_template_is_no_program(template: str, label: str, sentence: str) -> N
 
 
 def test_scores_do_not_overflow() -> None:
-    places = Entailment(yes=2, no=0)
+    places = NliLabels(entailment=2, contradiction=0)
     logits = np.array([[[0.0, 0.0, 1000.0], [1000.0, 0.0, -1000.0]]])
-    assert np.allclose(scores(logits, places, multi=False), [[1, 0]])
-    assert np.allclose(scores(logits, places, multi=True), [[1, 0]])
+    assert np.allclose(scores(logits, places, multi_label=False), [[1, 0]])
+    assert np.allclose(scores(logits, places, multi_label=True), [[1, 0]])

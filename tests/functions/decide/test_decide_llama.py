@@ -228,7 +228,7 @@ async def test_nothing_is_tokenised_for_who_left_nor_by_a_model_that_is_closed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     load = loads.given("decide", tiny, dict(EXACT), engine="llama", context=1024, device="cpu")
     model = LlamaDecide.load(load, LlamaDecide.plan(load), loads.ignore)
-    words, done, closed = model._asker._words, 0, False
+    words, done, closed = model._tokenizer._vocabulary, 0, False
     tokenize, began = words.tokenize, asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -259,7 +259,7 @@ async def test_nothing_is_tokenised_for_who_left_nor_by_a_model_that_is_closed(
 
 async def test_a_question_of_many_choices_ends_in_its_midst(open_: Open, tiny: Path) -> None:
     """Else whoever closes the model waits for all of them."""
-    asker, left = open_(tiny, **EXACT)._asker, 100
+    tokenizer, left = open_(tiny, **EXACT)._tokenizer, 100
 
     def check() -> None:
         nonlocal left
@@ -268,7 +268,7 @@ async def test_a_question_of_many_choices_ends_in_its_midst(open_: Open, tiny: P
             raise ShuttingDown("enough")
 
     with pytest.raises(ShuttingDown, match="enough"):
-        asker.request(request_of("A field.", [("Which?", [f"choice {at}" for at in range(255)])]), check)
+        tokenizer.tokenize(request_of("A field.", [("Which?", [f"choice {at}" for at in range(255)])]), check)
 
 
 @pytest.mark.parametrize("template", [TEMPLATE, TURNS])

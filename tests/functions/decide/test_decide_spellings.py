@@ -1,155 +1,62 @@
-"""Requests in words: contents, turns of a conversation, prompts filled in, and what the command line asks."""
+"""Probabilities of answers with several spellings, which exclude each other."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
-import msgspec
 import pytest
-from decisions import request_of
+import walks
+from hypothesis import given
+from hypothesis import strategies as some
 
-from functions.decide.api import DecisionRequest
-from functions.decide.checks import check
-from functions.decide.cli import DecideCli
-from functions.decide.options import DecideOptions
-from functions.decide.prompt import Asked, asked, filled
-from functions.decide.texts import listed, spelled, text
-from functions.decide.turns import Turn, tame, turns
-from host.errors import InvalidRequest
+from functions.decide.spellings import AnswerSpellings, logsumexp, softmax
 
-SYSTEM = Turn("system", "S")
+INF, NAN = math.inf, math.nan
 
 
-def question(**fields: Any) -> Any:
-    return request_of("x", [{"instructions": "Which?", **fields}]).questions[0]
+def test_a_longer_spelling_takes_its_part_of_a_shorter_one() -> None:
+    answers_ = AnswerSpellings([[(1,)], [(1, 2)], [(1, 2, 3), (4,)]])
+    assert answers_.token_ids == [(1,), (1, 2), (1, 2, 3), (4,)]
+    logs = [math.log(part) for part in (0.5, 0.25, 0.1, 0.2)]
+    assert [math.exp(log) for log in answers_.answer_logprobs(logs)] == pytest.approx([0.25, 0.15, 0.3])
 
 
-def test_parts_are_lines_and_json_is_compact() -> None:
-    parts = [{"type": "input_text", "text": "a"}, {"type": "input_json", "data": {"k": [1, None, "é"]}}]
-    assert text(request_of([{"role": "user", "content": parts}], ["x"]).input[0].content) == 'a\n{"k":[1,null,"é"]}'
+def test_spellings_of_one_answer_are_not_counted_twice() -> None:
+    answers_ = AnswerSpellings([[(1,), (1, 2), (1,)], [(3,)]])
+    assert math.exp(answers_.answer_logprobs([math.log(0.5), math.log(0.2), math.log(0.3)])[0]) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("values", "spellings"),
-    [
-        (["a", True, False], ["a", "true", "false"]),
-        (["true", True], ['"true"', "true"]),
-        (["a", " a"], ['"a"', '" a"']),
-        (["Yes", "yes"], ["Yes", "yes"]),
-    ],
+def test_an_answer_without_a_spelling_of_its_own_is_never_given() -> None:
+    assert AnswerSpellings([[(1,)], [(1,)]]).answer_logprobs([-1.0]) == [-1.0, -INF]
+
+
+def test_rounding_never_makes_a_probability_negative() -> None:
+    assert AnswerSpellings([[(1,)], [(1, 2)]]).answer_logprobs([-1.0, -1.0 + 1e-12]) == [-INF, -1.0 + 1e-12]
+
+
+def test_what_is_no_number_stays_none() -> None:
+    found = AnswerSpellings([[(1,)], [(1, 2)], [(3,)]]).answer_logprobs([-1.0, NAN, -2.0])
+    assert math.isnan(found[0]) and math.isnan(found[1]) and found[2] == -2.0
+
+
+@pytest.mark.soak
+@walks.examples(100, 3000)
+@given(
+    some.lists(some.lists(some.tuples(some.integers(0, 2), some.integers(0, 2)), min_size=1, max_size=3), min_size=1)
 )
-def test_values_that_would_be_written_alike_are_written_as_json(values: list[Any], spellings: list[str]) -> None:
-    assert spelled(values) == spellings
+def test_events_exclude_each_other(drawn: list[list[tuple[int, int]]]) -> None:
+    """A model of fair dice with three sides says one of nine words of two tokens, or begins with one of them."""
+    answers = [[ids if ids[1] else ids[:1] for ids in spellings] for spellings in drawn]
+    answers_ = AnswerSpellings(answers)
+    found = answers_.answer_logprobs([math.log(3.0 ** -len(ids)) for ids in answers_.token_ids])
+    named = set(answers_.token_ids)
+    covered = sum((first,) in named or (first, second) in named for first in range(3) for second in range(3))
+    assert sum(math.exp(log) for log in found) == pytest.approx(covered / 9)
 
 
-def test_choices_in_a_line_or_with_their_descriptions() -> None:
-    plain = question(type="choice", choices=[{"value": "a"}, {"value": True}])
-    assert listed(plain) == "a, true"
-    told = question(type="score", levels=[{"label": "low", "description": "hardly any"}, {"label": "high"}])
-    assert listed(told) == "\nlow: hardly any\nhigh\n"
-
-
-def test_a_conversation_with_tools_in_order() -> None:
-    items = [
-        {"role": "developer", "content": "Be kind."},
-        {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "content": "I look."},
-        {"type": "function_call", "call_id": "1", "name": "weather", "arguments": '{"city":"Rome"}'},
-        {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "rain"}]},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
-    ]
-    assert turns(request_of(items, ["x"]), "S") == [
-        Turn("system", "Be kind."),
-        Turn("user", "Weather?"),
-        Turn("assistant", 'I look.\n\nCall of weather: {"city":"Rome"}'),
-        Turn("user", "Result of weather: rain"),
-        Turn("assistant", "It rains."),
-    ]
-    assert turns(request_of("t", ["x"]), "S") == [SYSTEM, Turn("user", "t")]
-    assert turns(request_of(items[1:2], ["x"]), "S") == [SYSTEM, Turn("user", "Weather?")]
-
-
-def test_turns_that_any_template_takes() -> None:
-    said = [SYSTEM, Turn("assistant", "a"), Turn("system", "late"), Turn("user", "u")]
-    assert tame(said, knows_system=True) == [
-        SYSTEM,
-        Turn("user", "…"),
-        Turn("assistant", "a"),
-        Turn("user", "late\n\nu"),
-    ]
-    assert tame(said, knows_system=False) == [Turn("user", "S"), Turn("assistant", "a"), Turn("user", "late\n\nu")]
-
-
-def test_a_prompt_is_filled_in_once() -> None:
-    assert filled("Look.{answer}Q: {instructions} ({choices})", "is {choices} {answer}?", "a") == Asked(
-        "Look.", "Q: is {choices} {answer}? (a)"
-    )
-    assert filled("{instructions} {braces}", "x", "") == Asked("x {braces}", "")
-
-
-def test_the_default_prompts() -> None:
-    one = asked(question(type="choice", choices=[{"value": "a"}, {"value": "b"}]), DecideOptions())
-    assert one.user == "Answer questions about the text."
-    assert one.model.endswith("\nWhich? (a, b)")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"predicate_prompt": "Yes or no?"}, "must say {instructions}"),
-        ({"choice_prompt": "{answer}{instructions}{answer}"}, "more than once"),
-        ({"yes_words": ["ok "], "no_words": ["ok"]}, "both have 'ok'"),
-        ({"yes_words": []}, "length >= 1"),
-        ({"yes": ["Ja"]}, "unknown field `yes`"),
-        ({"choice_prompt": "{instructions} {choises}"}, "`choice_prompt` says {choises}, which is not known"),
-        ({"temperature": 0}, "temperature"),
-        ({"min_mass": 1.5}, "min_mass"),
-    ],
-)
-def test_options_that_cannot_work(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=words):
-        msgspec.convert(options, DecideOptions)
-
-
-@pytest.mark.parametrize(
-    ("line", "body"),
-    [
-        ("Is it nice?\nA lovely day.", {"type": "predicate", "instructions": "Is it nice?"}),
-        (
-            "Topic? sports | my travel\nA trip.",
-            {"type": "choice", "instructions": "Topic?", "choices": [{"value": "sports"}, {"value": "my travel"}]},
-        ),
-        (
-            "good|bad\nA trip.",
-            {
-                "type": "choice",
-                "instructions": "Which of these is it?",
-                "choices": [{"value": "good"}, {"value": "bad"}],
-            },
-        ),
-    ],
-)
-def test_a_command_line_asks(line: str, body: dict[str, Any]) -> None:
-    found = DecideCli().body(line)
-    assert found["questions"] == [body]
-    assert found["input"] == line.partition("\n")[2]
-
-
-@pytest.mark.parametrize("line", ["Is it nice?", "Is it nice?\n \n", "good | bad"])
-def test_a_command_line_without_a_text_is_refused_as_over_http(line: str) -> None:
-    body = DecideCli().body(line)
-    with pytest.raises(InvalidRequest, match="`input` is empty") as caught:
-        check(msgspec.convert({"model": "m", **body}, DecisionRequest))
-    assert caught.value.param == "input"
-
-
-def test_a_command_line_shows_the_most_probable_first() -> None:
-    probabilities = [{"value": "a", "probability": 0.25}, {"value": True, "probability": 0.75}]
-    answers = [
-        {"type": "predicate", "probability": 0.75},
-        {"type": "choice", "probabilities": probabilities},
-        {"type": "score", "probabilities": [{"label": "low", "value": 0, "probability": 1.0}]},
-        {"type": "refusal"},
-    ]
-    shown = DecideCli().show({"answers": answers})
-    assert shown.splitlines() == ["yes (0.750 yes)", "0.750 true", "0.250 a", "1.000 low", "no answer"]
+def test_total_and_shares() -> None:
+    assert logsumexp([]) == -INF
+    assert logsumexp([-1000.0, -1000.0]) == pytest.approx(-1000 + math.log(2))
+    assert math.isnan(logsumexp([0.0, NAN]))
+    assert softmax([-1000.0, -1000.0, -INF]) == [0.5, 0.5, 0.0]
+    assert softmax([0.0, -2.0], temperature=2.0)[0] == pytest.approx(1 / (1 + math.exp(-1)))

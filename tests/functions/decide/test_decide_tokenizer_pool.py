@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from functions.decide.tokenizer_pool import Check, Threads
+from functions.decide.tokenizer_pool import CheckCancelled, TokenizerPool
 from host.errors import ShuttingDown
 
 pytestmark = pytest.mark.anyio
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize(("allowed", "count"), [(0, 1), (1, 1), (2, 2), (16, 4)])
 async def test_no_more_threads_than_are_allowed(allowed: int, count: int) -> None:
-    threads, names = Threads(allowed), set()
+    threads, names = TokenizerPool(allowed), set()
 
-    def work(_: Check) -> None:
+    def work(_: CheckCancelled) -> None:
         names.add(threading.current_thread().name)
         time.sleep(0.02)
 
@@ -28,7 +28,7 @@ async def test_no_more_threads_than_are_allowed(allowed: int, count: int) -> Non
 
 
 async def test_work_that_comes_while_the_threads_end_is_told() -> None:
-    threads = Threads(1)
+    threads = TokenizerPool(1)
     threads.close()
     threads._closed.clear()  # as `run` saw it just before
     with pytest.raises(ShuttingDown):
@@ -36,9 +36,9 @@ async def test_work_that_comes_while_the_threads_end_is_told() -> None:
 
 
 async def test_what_work_raises_is_its_own() -> None:
-    threads = Threads(1)
+    threads = TokenizerPool(1)
 
-    def broken(_: Check) -> None:
+    def broken(_: CheckCancelled) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
@@ -47,9 +47,9 @@ async def test_what_work_raises_is_its_own() -> None:
 
 
 async def test_closing_ends_work_at_its_next_check() -> None:
-    threads, began = Threads(1), threading.Event()
+    threads, began = TokenizerPool(1), threading.Event()
 
-    def work(check: Check) -> None:
+    def work(check: CheckCancelled) -> None:
         while True:
             began.set()
             check()

@@ -18,7 +18,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from functions.embeddings.api import EmbeddingsRequest, Sparse, Vectors
+from functions.embeddings.api import EmbeddingsRequest, SparseVectors, Vectors
 from functions.embeddings.transformers import TransformersEmbeddings
 
 TEXTS = [
@@ -110,7 +110,7 @@ def far(found: np.ndarray, expected: Any) -> float:
     return float(np.abs(found - expected).max())
 
 
-def full(found: Sparse | None, size: int) -> np.ndarray:
+def full(found: SparseVectors | None, size: int) -> np.ndarray:
     """Return sparse vectors as rows of all numbers."""
     assert found is not None
     ids, weights = np.frombuffer(found.indices, "<i4"), np.frombuffer(found.values, "<f4")

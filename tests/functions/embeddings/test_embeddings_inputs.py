@@ -10,7 +10,7 @@ import pytest
 from functions.embeddings import output_format
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.content_parts import Image
-from functions.embeddings.inputs import check, inputs_of
+from functions.embeddings.inputs import check, parse_inputs
 from host.errors import InvalidRequest
 
 
@@ -29,7 +29,7 @@ from host.errors import InvalidRequest
 )
 def test_every_form_becomes_a_list(given: Any, found: Any) -> None:
     check(EmbeddingsRequest(input=given))
-    assert inputs_of(given) == found
+    assert parse_inputs(given) == found
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_is_wrong_is_named(given: Any, param: str, said: str) -> None:
 )
 def test_objects_are_texts_or_images(given: Any, found: Any) -> None:
     check(EmbeddingsRequest(input=given))
-    assert inputs_of(given) == found
+    assert parse_inputs(given) == found
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_images_that_are_not_base64(data: str, said: str) -> None:
 def test_kinds(asked: Any, found: Any) -> None:
     request = EmbeddingsRequest(model="m", input="a", embedding_type=asked)
     check(request)
-    assert output_format.kinds(request) == found
-    assert output_format.several(request) is isinstance(asked, list)
+    assert output_format.embedding_types(request) == found
+    assert output_format.is_object(request) is isinstance(asked, list)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_kinds(asked: Any, found: Any) -> None:
 )
 def test_formats(encoding: Any, kind: Any, found: bool) -> None:
     assert (
-        output_format.base64(EmbeddingsRequest(model="m", input="a", encoding_format=encoding, embedding_type=kind))
+        output_format.is_base64(EmbeddingsRequest(model="m", input="a", encoding_format=encoding, embedding_type=kind))
         is found
     )
 

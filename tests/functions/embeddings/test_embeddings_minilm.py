@@ -87,7 +87,7 @@ async def test_bf16_is_close(opener: Opener, minilm: Path, direct: Any) -> None:
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 async def test_attention_implementations_agree(opener: Opener, minilm: Path, direct: Any, attention: str) -> None:
     made = opener(minilm, {"attention": attention})
-    assert made._sides[""].model._encoder.model.config._attn_implementation == attention
+    assert made._routes[""].model._encoder.model.config._attn_implementation == attention
     texts = mixed(6, seed=2)
     assert cosines(rows(await ask(made, texts)), direct(texts)[0]).min() >= 0.9999
 
@@ -100,38 +100,38 @@ async def test_meaning_comes_through(instance: TransformersEmbeddings) -> None:
 
 async def test_many_callers_share_batches_and_get_their_own(instance: TransformersEmbeddings, direct: Any) -> None:
     texts = mixed(48, seed=3, most=12)
-    before = instance._sides[""].model._batcher.batches
+    before = instance._routes[""].model._batcher.batches
     answers = await asyncio.gather(*(ask(instance, text) for text in texts))
-    assert instance._sides[""].model._batcher.batches - before < len(texts)
+    assert instance._routes[""].model._batcher.batches - before < len(texts)
     assert cosines(np.concatenate([rows(found) for found in answers]), direct(texts)[0]).min() >= 0.9999
 
 
 async def test_a_long_request_holds_a_short_one_up_for_a_batch_at_most(instance: TransformersEmbeddings) -> None:
-    begun = instance._sides[""].model._batcher.batches
+    begun = instance._routes[""].model._batcher.batches
     long = asyncio.create_task(ask(instance, mixed(400, seed=4)))
-    while instance._sides[""].model._batcher.batches == begun:
+    while instance._routes[""].model._batcher.batches == begun:
         await asyncio.sleep(0.001)
-    before = instance._sides[""].model._batcher.batches
+    before = instance._routes[""].model._batcher.batches
     await ask(instance, "hello")
     assert not long.done()
-    assert instance._sides[""].model._batcher.batches - before <= 2
+    assert instance._routes[""].model._batcher.batches - before <= 2
     assert len(rows(await long)) == 400
 
 
 async def test_a_caller_that_leaves_frees_the_thread(instance: TransformersEmbeddings) -> None:
     long = asyncio.create_task(ask(instance, mixed(2000, seed=5)))
-    while not len(instance._sides[""].model._batcher._schedule):
+    while not len(instance._routes[""].model._batcher._schedule):
         await asyncio.sleep(0.01)
     long.cancel()
     with pytest.raises(asyncio.CancelledError):
         await long
-    assert len(instance._sides[""].model._batcher._schedule) == 0
+    assert len(instance._routes[""].model._batcher._schedule) == 0
     assert len(rows(await asyncio.wait_for(ask(instance, "still here"), 60))) == 1
 
 
 async def test_token_ids_are_the_text_with_and_without_special_tokens(instance: TransformersEmbeddings) -> None:
     text = "winter light"
-    bare = instance._items._tokenizer.bare(text)
+    bare = instance._tokenizer._tokenizer.bare(text)
     expected = rows(await ask(instance, text))[0]
     for given in (bare, [bare], [[101, *bare, 102]]):
         found = await ask(instance, given)
@@ -228,7 +228,7 @@ async def test_prompts_come_from_the_manifest(opener: Opener, minilm: Path, dire
 
 async def test_prompt_before_token_ids(opener: Opener, minilm: Path) -> None:
     made = opener(minilm, {"prompts": {"query": "search for: "}})
-    bare = made._items._tokenizer.bare("winter light")
+    bare = made._tokenizer._tokenizer.bare("winter light")
     as_ids = rows(await ask(made, bare, input_type="query"))
     assert np.allclose(as_ids, rows(await ask(made, "winter light", input_type="query")), atol=1e-5)
 
@@ -244,7 +244,7 @@ def test_facts_say_what_was_chosen(instance: TransformersEmbeddings) -> None:
     assert facts.capacity >= 64
     expected = {"dimension": 384, "pooling": ["mean"], "normalized": True, "dtype": "fp32", "architecture": "BertModel"}
     assert expected.items() <= facts.detail.items()
-    assert any("1_Pooling/config.json" in note for note in instance._sides[""].model.layout.notes)
+    assert any("1_Pooling/config.json" in note for note in instance._routes[""].model.layout.notes)
     msgspec.msgpack.encode(facts)
 
 
@@ -268,9 +268,9 @@ async def test_white_space_is_not_length(instance: TransformersEmbeddings) -> No
 
 async def test_numbers_that_are_not_finite_name_the_input(opener: Opener, minilm: Path) -> None:
     made = opener(minilm)
-    tokens = await made._sides[""].model.tokenizer.encode(["poison"])
+    tokens = await made._routes[""].model.tokenizer.encode(["poison"])
     with torch.no_grad():
-        made._sides[""].model._encoder.model.embeddings.word_embeddings.weight[int(tokens[0][1])] = float("nan")
+        made._routes[""].model._encoder.model.embeddings.word_embeddings.weight[int(tokens[0][1])] = float("nan")
     with pytest.raises(NotFinite, match=r"input\[2\]: the model gave numbers that are not finite") as caught:
         await made.answer(EmbeddingsRequest(model="m", input=["a", "river", "poison", "stone"]))
     assert (caught.value.param, caught.value.status) == ("input[2]", 502)

@@ -16,7 +16,7 @@ from stfolders import vectors
 from tinymodels import tiny
 
 from functions.embeddings import openai_token_ids
-from functions.embeddings.options import EmbeddingsOptions, Encoding, TokenIds
+from functions.embeddings.options import EmbeddingsOptions, TiktokenEncoding, TokenIds
 from host.errors import InvalidRequest, LoadFailed, ManifestError
 
 KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
@@ -58,8 +58,8 @@ def test_ids_are_text_again(cache: Path, encoding: tiktoken.Encoding, text: str)
     ]
     for one in made:
         assert one is not None
-        assert one.text(encoding.encode(text, allowed_special="all"), "input") == text
-        assert one.text(encoding.encode(text, disallowed_special=()), "input") == text
+        assert one.decode(encoding.encode(text, allowed_special="all"), "input") == text
+        assert one.decode(encoding.encode(text, disallowed_special=()), "input") == text
 
 
 def test_every_id_of_the_vocabulary(cache: Path, encoding: tiktoken.Encoding) -> None:
@@ -67,7 +67,7 @@ def test_every_id_of_the_vocabulary(cache: Path, encoding: tiktoken.Encoding) ->
     assert made is not None
     for one in [*range(0, 100_256, 97), 100_257, 100_258, 100_259, 100_260, 100_276]:
         expected = encoding.decode_single_token_bytes(one).decode("utf-8", "replace")
-        assert made.text([one], "input") == expected
+        assert made.decode([one], "input") == expected
 
 
 def test_what_is_cut_within_a_character_has_a_mark_there(cache: Path, encoding: tiktoken.Encoding) -> None:
@@ -75,7 +75,7 @@ def test_what_is_cut_within_a_character_has_a_mark_there(cache: Path, encoding: 
     assert made is not None
     ids = encoding.encode("🦜")
     assert len(ids) > 1
-    assert made.text(ids[:1], "input") == "\ufffd"
+    assert made.decode(ids[:1], "input") == "\ufffd"
 
 
 @pytest.mark.parametrize("wrong", [100_256, 100_261, 100_277, 2**40])
@@ -85,7 +85,7 @@ def test_ids_that_are_not_in_it_are_named(cache: Path, wrong: int) -> None:
     with pytest.raises(
         InvalidRequest, match=rf"input\[4\] has the token id {wrong}, which cl100k_base has not"
     ) as caught:
-        made.text([5, wrong], "input[4]")
+        made.decode([5, wrong], "input[4]")
     assert caught.value.param == "input[4]"
 
 
@@ -125,12 +125,12 @@ def test_what_the_package_keeps_is_read_without_it(
         monkeypatch.delenv(other, raising=False)
         made = openai_token_ids.load("cl100k_base", tmp_path)
         assert made is not None
-        assert made.text([0, 1], "input") == '!"'
+        assert made.decode([0, 1], "input") == '!"'
 
 
-@pytest.mark.parametrize("name", typing.get_args(Encoding))
+@pytest.mark.parametrize("name", typing.get_args(TiktokenEncoding))
 def test_the_package_keeps_each_vocabulary_where_it_is_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: Encoding
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: TiktokenEncoding
 ) -> None:
     """The package reads the file under the same name, so what it has fetched is found."""
     import tiktoken.load

@@ -193,7 +193,7 @@ async def test_weighted_layers(opener: Any, tmp_path: Path, kind: str, start: in
     ours = opener(tmp_path / "st")
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
     assert far(await vectors(ours, TEXTS, input_type="query"), theirs.encode_query(TEXTS)) < BOUND
-    assert any(f"weighted mean of layers from {start} on" in note for note in ours._sides[""].model.layout.notes)
+    assert any(f"weighted mean of layers from {start} on" in note for note in ours._routes[""].model.layout.notes)
 
 
 async def test_weighted_layers_that_the_model_does_not_give(opener: Any, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ async def test_weighted_layers_that_the_model_does_not_give(opener: Any, tmp_pat
     theirs = dense(tmp_path, models.WeightedLayerPooling(32, 2, 1), models.Pooling(32))
     ours = opener(tmp_path / "st")
     assert far(await vectors(ours, TEXTS), theirs.encode(TEXTS)) < BOUND
-    assert any("WeightedLayerPooling does nothing" in note for note in ours._sides[""].model.layout.notes)
+    assert any("WeightedLayerPooling does nothing" in note for note in ours._routes[""].model.layout.notes)
 
 
 async def test_weighted_layers_on_what_the_machine_does_best(opener: Any, tmp_path: Path) -> None:

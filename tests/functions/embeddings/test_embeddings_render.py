@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from functions.embeddings.api import Rows, Sparse, Vectors
+from functions.embeddings.api import SparseVectors, TokenVectors, Vectors
 from functions.embeddings.render import render
 from host.function import Usage
 
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.anyio
 
 DENSE = np.array([[0.5, -1.25], [3.0, 1e-8]], dtype="<f4")
 USAGE = Usage(prompt_tokens=7)
-SPARSE = Sparse(
+SPARSE = SparseVectors(
     counts=[2, 0], indices=np.array([3, 9], dtype="<i4").tobytes(), values=np.array([0.5, 2.0], dtype="<f4").tobytes()
 )
-TOKENS = Rows(counts=[2, 1], data=np.arange(9, dtype="<f4").tobytes(), dimension=3)
+TOKENS = TokenVectors(counts=[2, 1], data=np.arange(9, dtype="<f4").tobytes(), dimension=3)
 
 
 def test_rows_are_the_dense_vectors_as_numbers() -> None:
@@ -58,18 +58,20 @@ async def test_vectors_of_tokens_are_lists_of_lists() -> None:
 
 async def test_several_kinds_have_a_key_each() -> None:
     every = Vectors(data=DENSE.tobytes(), dimension=2, usage=USAGE, sparse=SPARSE, colbert=TOKENS)
-    first, second = await data(every, several=True, base64=True)
+    first, second = await data(every, as_object=True, base64=True)
     assert set(first) == set(second) == {"dense", "sparse", "colbert"}
     assert base64.b64decode(second["dense"]) == DENSE[1].tobytes()
     assert (second["sparse"], second["colbert"]) == ({"indices": [], "values": []}, [[6, 7, 8]])
-    assert await data(Vectors(usage=USAGE, sparse=SPARSE), several=True) == [
+    assert await data(Vectors(usage=USAGE, sparse=SPARSE), as_object=True) == [
         {"sparse": {"indices": [3, 9], "values": [0.5, 2.0]}},
         {"sparse": {"indices": [], "values": []}},
     ]
 
 
 async def test_others_have_their_turn_while_much_is_written() -> None:
-    vectors = Vectors(usage=USAGE, colbert=Rows(counts=[400] * 40, data=bytes(400 * 40 * 128 * 4), dimension=128))
+    vectors = Vectors(
+        usage=USAGE, colbert=TokenVectors(counts=[400] * 40, data=bytes(400 * 40 * 128 * 4), dimension=128)
+    )
     turns = 0
 
     async def count() -> None:

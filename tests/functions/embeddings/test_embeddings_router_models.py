@@ -138,7 +138,7 @@ async def test_routes_by_task_and_modality(opener: Any, tmp_path: Path, mappings
         try:
             expected = encode(TEXTS)
         except ValueError:
-            with pytest.raises(InvalidRequest, match="has no way for 'document': send input_type: 'query'"):
+            with pytest.raises(InvalidRequest, match="has no route for 'document': send input_type: 'query'"):
                 await vectors(ours, TEXTS, **fields)
         else:
             assert far(await vectors(ours, TEXTS, **fields), expected) < BOUND

@@ -81,7 +81,7 @@ async def test_without_files_it_is_the_mean_scaled(opener: Any, tmp_path: Path, 
     made = opener(tiny(folder, kind), context=60)
     expected = [torch.nn.functional.normalize(hidden(folder, text).mean(0), dim=0) for text in TEXTS]
     assert close(await vectors(made, TEXTS), expected)
-    notes = made._sides[""].model.layout.notes
+    notes = made._routes[""].model.layout.notes
     assert any("no 1_Pooling; mean" in note for note in notes)
     assert any("no modules.json" in note for note in notes)
 
@@ -262,7 +262,7 @@ async def test_ids_that_only_the_tokenizer_knows_are_refused(opener: Any, tmp_pa
 async def test_numbers_that_are_not_finite_are_an_error_and_no_answer(opener: Any, tmp_path: Path) -> None:
     made = opener(tiny(tmp_path))
     with torch.no_grad():
-        made._sides[""].model._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
+        made._routes[""].model._encoder.model.embeddings.word_embeddings.weight[4] = float("nan")
     with pytest.raises(Exception, match="not finite"):
         await vectors(made, "river")
     assert np.isfinite(await vectors(made, "stone")).all()

@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer import modules as models
 from sentence_transformers.sparse_encoder import modules as sparse
 from stfolders import CONFIG, TEXTS, ask, base, dense, far, full, masked, saved, tokenizer, vectors
 
-from functions.embeddings.api import Rows
+from functions.embeddings.api import TokenVectors
 from functions.embeddings.transformers import TransformersEmbeddings
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
@@ -29,7 +29,7 @@ BOUND = 1e-4
 QUERIES = ["river stone", "light . paper", "number window garden paper winter"]
 
 
-def matrices(found: Rows | None) -> list[np.ndarray]:
+def matrices(found: TokenVectors | None) -> list[np.ndarray]:
     assert found is not None
     rows = np.frombuffer(found.data, "<f4").reshape(-1, found.dimension)
     return np.split(rows, np.cumsum(found.counts)[:-1])

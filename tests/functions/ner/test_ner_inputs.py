@@ -1,4 +1,4 @@
-"""What a request may say, and how it is told what is wrong; redaction by hand."""
+"""Ner requests: what they may have, and errors that name the field."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from functions.ner.api import TEXTS_MAX, Entity, NerRequest
-from functions.ner.inputs import check, texts_of
-from functions.ner.offsets import told
-from functions.ner.redaction import Redaction, redacted
+from functions.ner.api import TEXTS_MAX, NerRequest
+from functions.ner.inputs import check, parse_texts
 from host.errors import InvalidRequest
 
 
@@ -18,7 +16,7 @@ from host.errors import InvalidRequest
 @pytest.mark.parametrize("given", ["a", "", " ", ["a", ""], ["x"] * TEXTS_MAX])
 def test_texts(field: str, given: Any) -> None:
     check(NerRequest(model="m", **{field: given}))
-    assert texts_of(given) == ([given] if isinstance(given, str) else given)
+    assert parse_texts(given) == ([given] if isinstance(given, str) else given)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +35,7 @@ def test_texts(field: str, given: Any) -> None:
         ({"input": [1.5]}, "input[0]", "got a number with a fraction"),
         ({"input": ["x"] * (TEXTS_MAX + 1)}, "input", "has 2049 items, at most 2048"),
         ({"input": "a", "aggregation_strategy": "mean"}, "aggregation_strategy", "'simple', 'first'.*or 'max'"),
-        ({"input": "a", "aggregation_strategy": "none"}, "aggregation_strategy", "would cut words"),
+        ({"input": "a", "aggregation_strategy": "none"}, "aggregation_strategy", "would split words"),
         ({"input": "a", "threshold": 1.5}, "threshold", "from 0 to 1"),
         ({"input": "a", "threshold": -0.1}, "threshold", "from 0 to 1"),
         ({"input": "a", "threshold": float("nan")}, "threshold", "from 0 to 1"),
@@ -82,48 +80,3 @@ def test_model_may_be_left_out_and_user_is_taken() -> None:
 def test_requests_cross_a_wire() -> None:
     request = NerRequest(model="m", texts=["a", "b"], labels=["PER"], redact=True, threshold=0.5, stride=3)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=NerRequest) == request
-
-
-@pytest.mark.parametrize(
-    ("template", "found"),
-    [
-        ("[{label}]", ["[PER]", "[PER]", "[LOC]", "[PER]"]),
-        ("<{label}>", ["<PER>", "<PER>", "<LOC>", "<PER>"]),
-        ("[{label}_{n}]", ["[PER_1]", "[PER_2]", "[LOC_1]", "[PER_1]"]),
-        ("*", ["***", "****", "***", "***"]),
-        ("█", ["███", "████", "███", "███"]),
-        ("removed", ["removed"] * 4),
-        ("{{label}", ["{PER", "{PER", "{LOC", "{PER"]),
-        (r"\1{n}", [r"\11", r"\12", r"\11", r"\11"]),
-    ],
-)
-def test_replacements(template: str, found: list[str]) -> None:
-    redaction = Redaction(template)
-    entities = [("PER", "Ann"), ("PER", "Bert"), ("LOC", "Ann"), ("PER", "ANN")]
-    assert [redaction.replacement(*entity) for entity in entities] == found
-
-
-def test_what_is_written_otherwise_has_the_same_number() -> None:
-    redaction = Redaction("{n}")
-    texts = ["José Smith", "Jose\u0301  SMITH", "José\nSmith", "Jose Smith"]
-    assert [redaction.replacement("PER", text) for text in texts] == ["1", "1", "1", "2"]
-
-
-def entity(text: str, start: int, end: int, replacement: str | None = None) -> Entity:
-    return Entity(text=text[start:end], label="A", start=start, end=end, score=1.0, replacement=replacement)
-
-
-def test_all_else_is_left_as_it_is() -> None:
-    text = "\ufeffa\r\n\tAnn😀 \u200bBert\u0000 "
-    found = [entity(text, 5, 8, "[A]"), entity(text, 11, 15, "")]
-    assert redacted(text, found) == "\ufeffa\r\n\t[A]😀 \u200b\u0000 "
-    assert redacted(text, []) == text
-    assert redacted("Ann", [entity("Ann", 0, 3, "[A]")]) == "[A]"
-
-
-@pytest.mark.parametrize(("unit", "places"), [("codepoint", (3, 6)), ("utf16", (4, 8)), ("byte", (7, 15))])
-def test_units(unit: str, places: tuple[int, int]) -> None:
-    text = "😀é é😀x"
-    (found,) = told(text, [entity(text, 3, 6)], unit)
-    assert (found.start, found.end) == (places[0], places[1] if unit != "byte" else 14)
-    assert found.text == "é😀x"

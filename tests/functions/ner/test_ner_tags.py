@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from functions.ner.tags import Tags
+from functions.ner.tags import TagScheme
 from host.errors import LoadFailed, ManifestError
 
 
@@ -33,7 +33,7 @@ from host.errors import LoadFailed, ManifestError
     ],
 )
 def test_schemes(labels: list[str], scheme: str, types: list[str]) -> None:
-    tags = Tags(labels)
+    tags = TagScheme(labels)
     assert tags.scheme == scheme
     assert list(tags.names) == types
     kinds = [tags.names[at] if at >= 0 else "" for at in tags.types]
@@ -43,18 +43,20 @@ def test_schemes(labels: list[str], scheme: str, types: list[str]) -> None:
 
 
 def test_begins_and_ends() -> None:
-    tags = Tags(["O", "B-A", "I-A", "E-A", "S-A", "L-A", "U-A"])
+    tags = TagScheme(["O", "B-A", "I-A", "E-A", "S-A", "L-A", "U-A"])
     assert tags.begins == (False, True, False, False, True, False, True)
     assert tags.ends == (False, False, False, True, True, True, True)
 
 
 def test_plain_labels_neither_begin_nor_end() -> None:
-    tags = Tags(["O", "E-MAIL", "B2B"])
+    tags = TagScheme(["O", "E-MAIL", "B2B"])
     assert not any(tags.begins + tags.ends)
 
 
 def test_labels_are_renamed() -> None:
-    tags = Tags(["LABEL_0", "LABEL_1", "LABEL_2", "X"], {"LABEL_0": "O", "LABEL_1": "B-P", "LABEL_2": "I-P", "X": "O"})
+    tags = TagScheme(
+        ["LABEL_0", "LABEL_1", "LABEL_2", "X"], {"LABEL_0": "O", "LABEL_1": "B-P", "LABEL_2": "I-P", "X": "O"}
+    )
     assert tags.names == ("P",)
     assert tags.types.tolist() == [-1, 0, 0, -1]
 
@@ -62,10 +64,10 @@ def test_labels_are_renamed() -> None:
 @pytest.mark.parametrize("labels", [["O"], ["O", "[PAD]"], ["LABEL_0"]])
 def test_a_model_without_entities_is_refused(labels: list[str]) -> None:
     with pytest.raises(LoadFailed, match="id2label"):
-        Tags(labels)
+        TagScheme(labels)
 
 
 def test_a_label_to_rename_that_is_not_there_is_told() -> None:
     with pytest.raises(ManifestError, match="no label 'LABEL_9'; it has: O, B-A") as caught:
-        Tags(["O", "B-A"], {"LABEL_9": "O"})
+        TagScheme(["O", "B-A"], {"LABEL_9": "O"})
     assert caught.value.key == "options"

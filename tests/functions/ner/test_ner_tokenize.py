@@ -15,17 +15,17 @@ from hypothesis import given
 from functions.engines.batching import split_points
 from functions.engines.batching.item import Encoding
 from functions.ner import tokenize
-from functions.ner.tokenize import TextEncoder
+from functions.ner.tokenize import GroupTokenizer
 from functions.ner.words import words
 from host.errors import InputTooLong
 
 
 @cache
-def reader(kind: str) -> TextEncoder:
-    return TextEncoder(tinytokenizers.literal(kind))
+def reader(kind: str) -> GroupTokenizer:
+    return GroupTokenizer(tinytokenizers.literal(kind))
 
 
-async def grouped(made: TextEncoder, texts: list[str]) -> list[list[Encoding]]:
+async def grouped(made: GroupTokenizer, texts: list[str]) -> list[list[Encoding]]:
     named = [(f"texts[{at}]", text) for at, text in enumerate(texts)]
     return [group async for group in made.groups(named)]
 
@@ -48,7 +48,9 @@ def test_words_are_those_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch
     @given(tinytokenizers.TEXTS)
     def check(text: str) -> None:
         ours, theirs = words(text, read(text, kind)), words(text, read_whole(text, kind))
-        assert [place for place in ours.places if len(set(place)) > 1] == [p for p in theirs.places if len(set(p)) > 1]
+        assert [place for place in ours.char_spans if len(set(place)) > 1] == [
+            p for p in theirs.char_spans if len(set(p)) > 1
+        ]
         assert np.array_equal(ours.starts, theirs.starts)
 
     check()
@@ -59,7 +61,7 @@ def test_words_are_those_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch
 def test_a_cut_in_what_has_no_place_for_one_parts_no_word(kind: str, unit: str) -> None:
     text = "Clara " + unit * (68_000 // len(unit)) + " Barton"
     found = words(text, read(text, kind))
-    assert [text[begin:end] for begin, end in found.places if begin < end] == text.split()
+    assert [text[begin:end] for begin, end in found.char_spans if begin < end] == text.split()
 
 
 def test_too_many_tokens_are_refused_without_reading_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +75,12 @@ def test_too_many_tokens_are_refused_without_reading_them_all(monkeypatch: pytes
     monkeypatch.setattr(made, "pieces", pieces)
     said = r"^texts\[1\] is too large: it has more than 262144 tokens; send it in parts$"
     with pytest.raises(InputTooLong, match=said) as caught:
-        asyncio.run(grouped(TextEncoder(made), ["Clara", "中" * 5_000_000]))
+        asyncio.run(grouped(GroupTokenizer(made), ["Clara", "中" * 5_000_000]))
     assert caught.value.param == "texts[1]"
     assert sum(seen) < 500_000
     seen.clear()
     with pytest.raises(InputTooLong, match=r"^texts\[1\] is too large: it has more than 16777216 characters"):
-        asyncio.run(grouped(TextEncoder(made), ["Clara", "a" * 17_000_000]))
+        asyncio.run(grouped(GroupTokenizer(made), ["Clara", "a" * 17_000_000]))
     assert not seen
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
-from functions.ner.windows import stitched, windows
+from functions.ner.windows import merge_windows, windows
 
 Opener = Callable[..., NerInstance]
 OUTSIDE = np.array([True, False, False])
@@ -50,7 +50,7 @@ def test_every_token_has_one_row_of_a_window_it_is_in(given: tuple[np.ndarray, i
     starts, count, room, overlap = given
     cut = windows(starts, count, room, overlap)
     logits = np.random.default_rng(seed).standard_normal((count, 3)).astype(np.float32)
-    found = stitched([logits[first:last] for first, last in cut], cut, starts, OUTSIDE)
+    found = merge_windows([logits[first:last] for first, last in cut], cut, starts, OUTSIDE)
     assert np.array_equal(found, logits)
 
 
@@ -70,7 +70,7 @@ def test_a_word_longer_than_a_window_is_read_all_the_same() -> None:
 def test_a_seam_lies_where_both_windows_see_most() -> None:
     cut = [(0, 10), (6, 16)]
     parts = [np.tile([np.float32(9), 0, 0], (10, 1)), np.tile([np.float32(8), 0, 0], (10, 1))]
-    found = stitched(parts, cut, np.arange(16), OUTSIDE)
+    found = merge_windows(parts, cut, np.arange(16), OUTSIDE)
     assert found[:, 0].tolist() == [9] * 8 + [8] * 8
 
 
@@ -80,7 +80,7 @@ def test_a_seam_keeps_out_of_entities() -> None:
     first, second = np.tile([np.float32(9), 0, 0], (10, 1)), np.tile([np.float32(8), 0, 0], (10, 1))
     first[6:9] = entity  # tokens 6, 7, 8
     second[2:5] = entity
-    found = stitched([first, second], cut, np.arange(14), OUTSIDE)
+    found = merge_windows([first, second], cut, np.arange(14), OUTSIDE)
     assert found[:6, 0].tolist() == [9] * 6
     assert found[9:, 0].tolist() == [8] * 5
     assert found[6:9, 1].tolist() == [9] * 3

@@ -112,20 +112,20 @@ def pieces(text: str, tokens: list[str], ids: list[int] | None = None) -> Encodi
 def test_words(tokens: list[str], found: list[str]) -> None:
     text = "".join(tokens)
     made = words(text, pieces(text, tokens))
-    assert [text[begin:end] for begin, end in made.places] == found
+    assert [text[begin:end] for begin, end in made.char_spans] == found
 
 
 def test_words_between_spaces() -> None:
     text = "Ms. O'Brien, (Tokyo 東京)"
     tokens = ["Ms", ".", " O", "'", "Brien", ",", " (", "Tokyo", " 東", "京", ")"]
     made = words(text, pieces(text, tokens), "spaces")
-    assert [text[begin:end] for begin, end in made.places] == ["Ms.", "O'Brien,", "(Tokyo", "東京)"]
+    assert [text[begin:end] for begin, end in made.char_spans] == ["Ms.", "O'Brien,", "(Tokyo", "東京)"]
 
 
 def test_a_mark_that_normalisation_took_stays_with_its_letter() -> None:
     text = "e\u0301 Jose\u0301\u0323, x"
     made = words(text, pieces(text, ["e", "Jose", ",", "x"]))
-    assert [text[begin:end] for begin, end in made.places] == ["e\u0301", "Jose\u0301\u0323", ",", "x"]
+    assert [text[begin:end] for begin, end in made.char_spans] == ["e\u0301", "Jose\u0301\u0323", ",", "x"]
 
 
 def test_tokens_that_share_a_character_are_one_word() -> None:
@@ -142,7 +142,7 @@ def test_what_composition_took_stays_with_its_letter(written: str) -> None:
     """Tokenizers give what they compose the place of its first letter alone."""
     text = f"{written} x"
     made = words(text, pieces(text, [*(char for char in written if not extends(char)), "x"]))
-    assert "".join(text[begin:end] for begin, end in made.places) == f"{written}x"
+    assert "".join(text[begin:end] for begin, end in made.char_spans) == f"{written}x"
 
 
 @pytest.mark.parametrize("span", [(2, 3), (3, 3), (2, 2)])
@@ -151,7 +151,7 @@ def test_a_space_mark_that_is_a_token_is_of_the_word_behind_it(span: tuple[int, 
     spans = np.array([(0, 1), (1, 2), span, (3, 4), (4, 6)], np.int32)
     made = words(text, Encoding(np.zeros(5, np.int32), spans, np.array([0, 1, 2, 2, 2], np.int32)))
     assert made.starts.tolist() == [0, 1, 2]
-    assert [text[begin:end] for begin, end in made.places] == ["a", ",", "Zoë"]
+    assert [text[begin:end] for begin, end in made.char_spans] == ["a", ",", "Zoë"]
 
 
 def letters(text: str, at: int) -> bool:

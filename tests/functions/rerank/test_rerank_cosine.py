@@ -59,12 +59,12 @@ async def test_too_long(opener: Opener, minilm: Path) -> None:
     long = "bread " * 400
     with pytest.raises(InputTooLong, match=r"documents\[1\] is too large"):
         await ask(instance, QUERY, ["bread", long])
-    assert (await ask(instance, QUERY, ["bread", long], truncate=True)).cut == [1]
+    assert (await ask(instance, QUERY, ["bread", long], truncate=True)).truncated == [1]
     mixed = "river stone " * 300 + DOCUMENTS[1]
     whole, pieces = [
         await ask(instance, QUERY, [mixed], **way) for way in ({"truncate": True}, {"max_chunks_per_doc": 9})
     ]
-    assert pieces.scores[0] > whole.scores[0] + 0.1 and pieces.cut == []
+    assert pieces.scores[0] > whole.scores[0] + 0.1 and pieces.truncated == []
     with pytest.raises(InputTooLong, match="query is too large") as caught:
         await ask(instance, long, ["bread"], truncate=True)
     assert caught.value.param == "query"

@@ -60,7 +60,7 @@ async def test_scores_are_those_of_sentence_transformers(opener: Opener, tmp_pat
     expected = reference(folder, QUERY, DOCUMENTS)
     assert np.allclose(found.scores, expected, atol=1e-4)
     assert np.std(expected) > 1e-3 and 0 < min(found.scores) < max(found.scores) < 1
-    assert found.cut == []
+    assert found.truncated == []
 
 
 @pytest.mark.parametrize("place", ["sentence_transformers", "sbert_ce_default_activation_function", "settings"])
@@ -117,7 +117,7 @@ async def test_the_relevant_label_of_several(
 @pytest.mark.parametrize(
     ("labels", "options", "words"),
     [
-        (["bad", "good"], {}, "cannot be told from bad, good: set options.label"),
+        (["bad", "good"], {}, "which of the labels bad, good means relevant is not known: set options.label"),
         (["LABEL_0", "LABEL_1", "LABEL_2"], {}, "set options.label"),
         (["bad", "good"], {"label": "best"}, "no label 'best'; it has bad, good"),
     ],
@@ -166,20 +166,20 @@ async def test_too_long_is_refused_cut_or_read_in_pieces(opener: Opener, tmp_pat
     assert caught.value.param == "documents[1]" and caught.value.extra == {"n_prompt_tokens": 101, "n_ctx": 64}
     cut = await ask(instance, QUERY, ["stone", LONG], truncate=True)
     shorter = await ask(instance, QUERY, ["stone", " ".join(words[:room])])
-    assert np.allclose(cut.scores, shorter.scores, atol=1e-6) and cut.cut == [1] and shorter.cut == []
+    assert np.allclose(cut.scores, shorter.scores, atol=1e-6) and cut.truncated == [1] and shorter.cut == []
     pieces = await ask(instance, QUERY, ["stone", LONG], max_chunks_per_doc=9)
     step = room - room // 8
     own = [" ".join(words[start : start + room]) for start in (0, step)]
     each = (await ask(instance, QUERY, own)).scores
-    assert pieces.scores[1] == pytest.approx(max(each), abs=1e-6) and pieces.cut == []
+    assert pieces.scores[1] == pytest.approx(max(each), abs=1e-6) and pieces.truncated == []
     one = await ask(instance, QUERY, ["stone", LONG], max_chunks_per_doc=1)
-    assert np.allclose(one.scores, cut.scores, atol=1e-6) and one.cut == [1]
+    assert np.allclose(one.scores, cut.scores, atol=1e-6) and one.truncated == [1]
 
 
 async def test_max_tokens_per_doc(opener: Opener, tmp_path: Path) -> None:
     instance = opener(headed(tmp_path, "bert", "sequence", ["x"]))
     found = await ask(instance, QUERY, ["river stone light number", LONG], max_tokens_per_doc=2)
-    assert found.scores[0] == pytest.approx(found.scores[1], abs=1e-6) and found.cut == [0, 1]
+    assert found.scores[0] == pytest.approx(found.scores[1], abs=1e-6) and found.truncated == [0, 1]
     with pytest.raises(InputTooLong):
         await ask(instance, QUERY, [LONG], max_tokens_per_doc=80)
     pieces = await ask(instance, QUERY, ["river stone light number"], max_tokens_per_doc=2, max_chunks_per_doc=4)
@@ -190,8 +190,8 @@ async def test_max_tokens_per_doc(opener: Opener, tmp_path: Path) -> None:
 async def test_the_manifest_cuts_or_chunks(opener: Opener, tmp_path: Path) -> None:
     folder = headed(tmp_path, "bert", "sequence", ["x"])
     cutting, chunking = opener(folder, {"truncate": True}), opener(folder, {"chunks": 4})
-    assert (await ask(cutting, QUERY, [LONG])).cut == [0]
-    assert (await ask(chunking, QUERY, [LONG])).cut == []
+    assert (await ask(cutting, QUERY, [LONG])).truncated == [0]
+    assert (await ask(chunking, QUERY, [LONG])).truncated == []
     with pytest.raises(InputTooLong):
         await ask(cutting, QUERY, [LONG], truncate=False)
 
@@ -339,16 +339,16 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(opener: Op
     assert caught.value.param == "query"
     for fields in ({"truncate": True}, {"max_chunks_per_doc": 2}, {"max_tokens_per_doc": 5}):
         found = await ask(instance, QUERY, ["stone", huge, "light " * 1_000_000], **fields)
-        assert found.cut == [1, 2]
+        assert found.truncated == [1, 2]
         assert found.usage.prompt_tokens <= 5 * 60
 
 
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("only {query}", "{document} must stand in it exactly once"),
-        ("{document} then {query}", "{query} must stand before {document}"),
-        ("{query} {document} {instruction}", "{instruction} must stand before {document}"),
+        ("only {query}", "{document} must occur exactly once"),
+        ("{document} then {query}", "{query} must come before {document}"),
+        ("{query} {document} {instruction}", "{instruction} must come before {document}"),
     ],
 )
 def test_a_prompt_without_its_places_is_no_option(prompt: str, said: str) -> None:

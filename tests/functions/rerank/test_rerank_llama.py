@@ -90,7 +90,7 @@ async def test_too_long_pairs(opener: Opener, tmp_path: Path) -> None:
         await ask(instance, QUERY, ["stone", long])
     cut = await ask(instance, QUERY, ["stone", long], truncate=True)
     shorter = await ask(instance, QUERY, ["stone", " ".join(["river"] * 89)])
-    assert np.allclose(cut.scores, shorter.scores, atol=1e-3) and cut.cut == [1]
+    assert np.allclose(cut.scores, shorter.scores, atol=1e-3) and cut.truncated == [1]
 
 
 @pytest.fixture(scope="module")

@@ -19,31 +19,34 @@ from tinymodels import headed
 from functions.engines.batching.item import Ids
 from functions.rerank import selftest
 from functions.rerank.options import RerankOptions
-from functions.rerank.scorer import Mark, Reading
+from functions.rerank.scorer import RelevanceScore, TokenizedRequest
 from functions.rerank.transformers import TransformersRerank
 from host.errors import ColdframeError, LoadFailed
 
 
 class Made:
-    """A scorer whose marks a test makes up from the words that query and document share."""
+    """A scorer whose scores a test computes from the words that query and document share."""
 
     longest = 512
 
-    def __init__(self, judge: Any, but: dict[tuple[str, str], float] | None = None) -> None:
-        self._judge = judge
+    def __init__(self, score_of: Any, but: dict[tuple[str, str], float] | None = None) -> None:
+        self._score_of = score_of
         self._but = but or {}
 
-    async def read(self, query: str, documents: Sequence[str], instruction: str | None) -> Reading:
-        return Reading(
-            parts=[torch.arange(4).int().numpy() for _ in documents], frame=4, room=100, state=(query, documents)
+    async def tokenize(self, query: str, documents: Sequence[str], instruction: str | None) -> TokenizedRequest:
+        return TokenizedRequest(
+            documents=[torch.arange(4).int().numpy() for _ in documents],
+            overhead=4,
+            document_tokens=100,
+            state=(query, documents),
         )
 
-    async def marks(self, reading: Reading, parts: Sequence[Ids]) -> list[Mark]:
-        query, documents = reading.state
+    async def score(self, request: TokenizedRequest, chunks: Sequence[Ids]) -> list[RelevanceScore]:
+        query, documents = request.state
         shared = [len(set(query.lower().strip("?").split()) & set(text.lower().split())) for text in documents]
-        scores = [self._judge(count) for count in shared]
+        scores = [self._score_of(count) for count in shared]
         scores = [self._but.get((query, text), score) for text, score in zip(documents, scores, strict=True)]
-        return [Mark(score, score) for score in scores]
+        return [RelevanceScore(score, score) for score in scores]
 
 
 def refuse(_: int) -> float:
@@ -52,7 +55,7 @@ def refuse(_: int) -> float:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("judge", "words"),
+    ("score_of", "words"),
     [
         (lambda shared: float(-shared), "answered better by what has nothing to do with them"),
         (lambda shared: 0.25, "the same score to everything"),
@@ -60,15 +63,15 @@ def refuse(_: int) -> float:
         (refuse, "self-test of the reranker failed: the model gave numbers that are not finite"),
     ],
 )
-async def test_useless_scores_are_told_apart(judge: Any, words: str) -> None:
+async def test_useless_scores_are_told_apart(score_of: Any, words: str) -> None:
     with pytest.raises(LoadFailed, match=words) as caught:
-        await selftest.look(Made(judge), RerankOptions())
+        await selftest.run(Made(score_of), RerankOptions())
     assert "options.self_test: false" in caught.value.message
 
 
 @pytest.mark.anyio
 async def test_scores_that_tell_are_taken() -> None:
-    await selftest.look(Made(float), RerankOptions())
+    await selftest.run(Made(float), RerankOptions())
 
 
 @pytest.mark.anyio
@@ -77,7 +80,7 @@ async def test_one_question_confused_is_enough(confused: int) -> None:
     query, right, wrong = selftest.PAIRS[confused]
     scorer = Made(float, {(query, right): 0.0, (query, wrong): 1.0})
     with pytest.raises(LoadFailed, match=r"1 of 5 questions answered better") as caught:
-        await selftest.look(scorer, RerankOptions())
+        await selftest.run(scorer, RerankOptions())
     assert query in caught.value.message
 
 
@@ -87,7 +90,7 @@ async def test_a_model_that_does_not_read_the_query_is_refused() -> None:
     right = {text for _, text, _ in selftest.PAIRS}
     grades = {(query, text): 5.0 + at for query, _, _ in selftest.PAIRS for at, text in enumerate(sorted(right))}
     with pytest.raises(LoadFailed, match="answered better"):
-        await selftest.look(Made(float, grades), RerankOptions())
+        await selftest.run(Made(float, grades), RerankOptions())
 
 
 def test_a_lost_head_is_refused_and_served_all_the_same(opener: Opener, tmp_path: Path) -> None:

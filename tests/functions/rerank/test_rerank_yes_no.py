@@ -89,7 +89,7 @@ async def test_texts_cannot_pose_as_special_tokens(opener: Opener, tmp_path: Pat
     tokens = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     opener_, closer = qwen_text(QUERY, "\0").split("\0")
     lead = opener_.rpartition("<|im_start|>user")[2]
-    plain = opener(folder)._scorer._tokens.bare("user" + lead + DOCUMENTS[-1])
+    plain = opener(folder)._scorer._tokenizer.bare("user" + lead + DOCUMENTS[-1])
     head = tokens(opener_[: opener_.rindex("user" + lead)])["input_ids"]
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.tensor([[*head, *plain, *tokens(closer)["input_ids"]]])
@@ -136,10 +136,10 @@ async def test_a_prompt_and_answers_of_the_manifest(opener: Opener, tmp_path: Pa
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        ("only {query}", "{document} must stand in it exactly once"),
-        ("{document} then {query}", "{query} must stand before"),
-        ("{query} {document} {query}", "{query} must stand in it exactly once"),
-        ("{query} {document} {instruction}", "{instruction} must stand before"),
+        ("only {query}", "{document} must occur exactly once"),
+        ("{document} then {query}", "{query} must come before"),
+        ("{query} {document} {query}", "{query} must occur exactly once"),
+        ("{query} {document} {instruction}", "{instruction} must come before"),
     ],
 )
 def test_prompts_that_cannot_be_used(prompt: str, words: str) -> None:
@@ -193,7 +193,7 @@ async def test_too_long(opener: Opener, tmp_path: Path) -> None:
         await ask(instance, QUERY, ["stone", long])
     assert caught.value.extra["n_ctx"] == 200
     cut = await ask(instance, QUERY, ["stone", long], truncate=True)
-    assert cut.cut == [1]
+    assert cut.truncated == [1]
     tokens = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     whole = tokens(qwen_text(QUERY, long))["input_ids"]
     tail = tokens(qwen_text("", "").rpartition("<Document>: ")[2])["input_ids"]
@@ -203,7 +203,7 @@ async def test_too_long(opener: Opener, tmp_path: Path) -> None:
     yes, no = (tokens.convert_tokens_to_ids(word) for word in ("yes", "no"))
     assert cut.scores[1] == pytest.approx(torch.sigmoid(last[yes] - last[no]).item(), abs=1e-4)
     pieces = await ask(instance, QUERY, [long], max_chunks_per_doc=20)
-    assert pieces.cut == [] and pieces.scores[0] >= cut.scores[1] - 1e-6
+    assert pieces.truncated == [] and pieces.scores[0] >= cut.scores[1] - 1e-6
     with pytest.raises(InputTooLong, match="query is too large"):
         await ask(instance, long, ["stone"], truncate=True)
 

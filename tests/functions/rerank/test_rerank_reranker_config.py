@@ -14,7 +14,7 @@ from rerankers import Opener, ask, decoder
 from sentence_transformers import CrossEncoder
 
 from functions.engines.checkpoint.folder import Folder
-from functions.rerank import model_card
+from functions.rerank import reranker_config
 from host.errors import LoadFailed, UnsupportedParameter
 
 pytestmark = pytest.mark.anyio
@@ -120,21 +120,21 @@ async def test_the_manifest_goes_first(opener: Opener, tmp_path: Path) -> None:
 def test_a_chat_template_for_chats_is_no_prompt(tmp_path: Path) -> None:
     template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
-    assert model_card.read(Folder(tmp_path), {}) == model_card.ModelCard()
+    assert reranker_config.read(Folder(tmp_path), {}) == reranker_config.RerankerConfig()
 
 
 @pytest.mark.parametrize(
     ("template", "words"),
     [
         ("{{ messages | selectattr('role', 'eq', 'query') }} 'document' {% if %}", "cannot be read"),
-        ("{% if false %}'query' 'document'{% endif %}", "shows no text of theirs: set options.prompt"),
-        ("'query' 'document' {{ raise_exception('no') }}", "shows no text of theirs: set options.prompt"),
+        ("{% if false %}'query' 'document'{% endif %}", "does not show their texts: set options.prompt"),
+        ("'query' 'document' {{ raise_exception('no') }}", "does not show their texts: set options.prompt"),
     ],
 )
 def test_templates_that_cannot_be_used(tmp_path: Path, template: str, words: str) -> None:
     (tmp_path / "chat_template.jinja").write_text(template)
     with pytest.raises(LoadFailed, match=words):
-        model_card.read(Folder(tmp_path), {})
+        reranker_config.read(Folder(tmp_path), {})
 
 
 def test_answers_that_are_no_ids(tmp_path: Path) -> None:
@@ -142,4 +142,4 @@ def test_answers_that_are_no_ids(tmp_path: Path) -> None:
     (tmp_path / "1_LogitScore").mkdir()
     (tmp_path / "1_LogitScore/config.json").write_text(json.dumps({"true_token_id": "yes"}))
     with pytest.raises(LoadFailed, match="no token ids"):
-        model_card.read(Folder(tmp_path), {})
+        reranker_config.read(Folder(tmp_path), {})

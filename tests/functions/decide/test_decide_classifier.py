@@ -15,7 +15,7 @@ from decisions import numbers, request_of
 from tinymodels import headed
 
 from functions.decide.api import ChoiceAnswer, RefusalAnswer, ScoreAnswer
-from functions.decide.label_matching import Labels, name
+from functions.decide.label_matching import normalize_label
 from functions.decide.transformers import TransformersDecide
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
@@ -111,7 +111,7 @@ async def test_an_nli_model_answers_anything(labels: list[str], open_: Open) -> 
     model, direct = open_(labels)
     asked = ["music train", ("bread", ["letter", True]), "garden"]
     found = await model.answer(request_of(TEXT, asked))
-    names = [name(label) for label in labels]
+    names = [normalize_label(label) for label in labels]
     yes = names.index("entailment")
     no = next((at for at, label in enumerate(names) if label.startswith(("contra", "not"))), 1 - yes)
     for at, statement in ((0, "music train"), (2, "garden")):
@@ -141,39 +141,6 @@ async def test_an_input_without_text_is_refused(open_: Open) -> None:
     model, _ = open_(["a", "b"])
     with pytest.raises(InvalidRequest, match="no text"):
         await model.answer(request_of([{"role": "user", "content": " "}], ["It is."]))
-
-
-@pytest.mark.parametrize(("one", "other"), [("Very-Good", "very good"), ("LABEL_0", "label 0"), ("a", "A")])
-def test_names_that_mean_the_same(one: str, other: str) -> None:
-    assert name(one) == name(other)
-
-
-@pytest.mark.parametrize(("one", "other"), [("-1", "1"), ("-", "+"), ("stars -2", "stars 2")])
-def test_a_sign_is_a_part_of_a_name(one: str, other: str) -> None:
-    assert name(one) != name(other)
-
-
-@pytest.mark.parametrize(
-    ("labels", "choices", "places"),
-    [
-        (["1", "0", "-1"], ["-1", "1"], [2, 0]),
-        (["1", "0"], ["-1", "0"], None),
-        (["+", "-"], ["-", "+"], [1, 0]),
-        (["+", "-"], ["_", "+"], None),
-        (["US", "us", "a"], ["us", "US"], [1, 0]),
-        (["US", "us", "a"], ["Us", "a"], None),
-        (["same", "same", "a"], ["same", "a"], None),
-    ],
-)
-def test_labels_that_are_spelled_alike(labels: list[str], choices: list[str], places: list[int] | None) -> None:
-    """A choice means the label that is spelled like it, and never one of two that it might mean."""
-    assert Labels(labels).matching(request_of(TEXT, [("Which?", choices)]).questions[0]) == places
-
-
-def test_two_choices_of_one_label_match_nothing() -> None:
-    asked = request_of(TEXT, [("Which?", ["a b", "a_b"]), ("Which?", [True, False])]).questions
-    assert Labels(["a-b", "c"]).matching(asked[0]) is None
-    assert Labels(["False", "True"]).matching(asked[1]) == [1, 0]
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], ["entailment", "contradiction"]])

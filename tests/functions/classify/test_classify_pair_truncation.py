@@ -13,7 +13,7 @@ from test_classify_zeroshot import NLI, bart, doubled
 from tinymodels import headed
 
 from functions.classify.inputs import Pair
-from functions.classify.pair_truncation import beginnings, shorter_most, windowed
+from functions.classify.pair_truncation import longest_first, max_shorter, pair_windows
 from host.errors import InputTooLong, InvalidRequest
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +75,7 @@ async def test_segments_matter(opener: Any, ask: Any, tmp_path: Path) -> None:
     model(tmp_path, "bert")
     made = opener(tmp_path)
     found = table(await ask(made, PAIRS))
-    made._predictor._passages._pair._types = None
+    made._predictor._tokenizer._pair._types = None
     assert np.abs(table(await ask(made, PAIRS)) - found).max() > 1e-3
 
 
@@ -229,7 +229,7 @@ def test_beginnings_are_those_of_the_tokenizers(room: int) -> None:
     for first in range(1, 14):
         for second in range(1, 14):
             cut = made("a" * first, "b" * second, truncation=True, max_length=room)["input_ids"]
-            assert beginnings(first, second, room) == (cut.count(0), cut.count(1))
+            assert longest_first(first, second, room) == (cut.count(0), cut.count(1))
 
 
 def _letters() -> Any:
@@ -251,12 +251,12 @@ def _letters() -> Any:
     ],
 )  # fmt: skip
 def test_windows_beside_the_shorter_text(first: int, second: int, spans: list[Any]) -> None:
-    assert windowed(first, second, 10, 0.5) == spans
+    assert pair_windows(first, second, 10, 0.5) == spans
 
 
 @pytest.mark.parametrize(("room", "most"), [(2, 1), (3, 2), (10, 8), (61, 46), (509, 382)])
 def test_a_window_has_a_quarter_of_the_room(room: int, most: int) -> None:
-    assert shorter_most(room) == most
+    assert max_shorter(room) == most
 
 
 def test_a_pair_is_two_texts() -> None:

@@ -1,7 +1,6 @@
-"""What sentence-transformers writes beside a reranker's weights: its prompt for pairs, the tokens that answer, and what
-becomes of a logit.
+"""Reads what sentence-transformers writes beside a reranker's weights: prompt, answer tokens and activation.
 
-A prompt is a chat template that knows the roles `query` and `document`. It is rendered once, around places for the
+The prompt is a chat template with the roles `query` and `document`, which is rendered once with placeholders for the
 texts. Formats: https://sbert.net/docs/cross_encoder/usage/custom_models.html
 """
 
@@ -16,7 +15,7 @@ import msgspec
 from functions.engines.chat_template import ChatTemplate, TemplateError
 from functions.engines.checkpoint.folder import Folder
 from functions.rerank import score_mapping
-from functions.rerank.prompt import fault
+from functions.rerank.prompt import template_error
 from host.errors import InvalidRequest, LoadFailed
 
 _SETTINGS = "config_sentence_transformers.json"
@@ -25,34 +24,34 @@ _NOT_FOR_TEMPLATES = frozenset(
     {"add_generation_prompt", "max_length", "padding", "restore_suffix", "return_dict", "return_tensors", "tokenize"}
     | {"truncation"}
 )
-"""Settings beside a template's own variables."""
+"""Settings of `apply_chat_template` that are not the template's own variables."""
 
 
-class ModelCard(msgspec.Struct, kw_only=True, frozen=True):
-    """What the files say; None where they say nothing."""
+class RerankerConfig(msgspec.Struct, kw_only=True, frozen=True):
+    """The settings in a model's files; None for those that are not there."""
 
     prompt: str | None = None
-    """With places, as `functions.rerank.prompt.Prompt` takes it; it has all special tokens in it."""
+    """With placeholders, as `functions.rerank.prompt.Prompt` takes it; it has all special tokens in it."""
     instruction: str | None = None
-    """What stands in the prompt's place for one when nobody says any."""
+    """The default instruction of the prompt."""
     answers: tuple[int, int | None] | None = None
     """Ids of yes and no; without a no the logit of yes is the score."""
     activation: str | None = None
     """A dotted path."""
 
 
-def read(folder: Folder, config: Mapping[str, Any]) -> ModelCard:
-    """Return what the folder says; raises `LoadFailed` for a template of its own that cannot be used.
+def read(folder: Folder, config: Mapping[str, Any]) -> RerankerConfig:
+    """Return a folder's settings; raises `LoadFailed` for a chat template that cannot be used.
 
     `config` is the model's `config.json`.
     """
     settings = folder.mapping(_SETTINGS)
     prompt, instruction = _prompt(folder, settings)
-    return ModelCard(
+    return RerankerConfig(
         prompt=prompt,
         instruction=instruction,
         answers=_answers(folder),
-        activation=score_mapping.stated(config, settings),
+        activation=score_mapping.configured_activation(config, settings),
     )
 
 
@@ -68,52 +67,54 @@ def _answers(folder: Folder) -> tuple[int, int | None] | None:
 
 
 def _prompt(folder: Folder, settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the prompt and the instruction that belongs in it, if there is a place for one."""
+    """Return the prompt and its default instruction, None where it has no placeholder for one."""
     source = _source(folder)
     if source is None or not all(role.search(source) for role in _ROLES):
         return None, None
-    stated = folder.mapping("sentence_bert_config.json")
-    bare = _rendered(folder, source, stated, instructed=False)
-    placed = _rendered(folder, source, stated, instructed=True)
+    sbert_config = folder.mapping("sentence_bert_config.json")
+    bare = _render(folder, source, sbert_config, with_instruction=False)
+    with_place = _render(folder, source, sbert_config, with_instruction=True)
     named = settings.get("default_prompt_name")
     default = (settings.get("prompts") or {}).get(named) if named else None
-    if placed is not None and "{instruction}" in placed:
-        own = default or _between(bare, placed)
+    if with_place is not None and "{instruction}" in with_place:
+        own = default or _default_instruction(bare, with_place)
         if own is not None:
-            return placed, own
+            return with_place, own
     if bare is None:
         raise LoadFailed(
-            "the folder's chat template has the roles query and document, and shows no text of theirs: "
+            "the folder's chat template has the roles query and document, and does not show their texts: "
             "set options.prompt, with {query} and {document} in it",
             param="options.prompt",
         )
     return bare, None
 
 
-def _between(bare: str | None, placed: str) -> str | None:
-    """Return the instruction that a template has of its own: what stands in the place of a stated one."""
-    before, _, behind = placed.partition("{instruction}")
+def _default_instruction(bare: str | None, with_place: str) -> str | None:
+    """Return the template's own instruction: the text in the place of the placeholder."""
+    before, _, behind = with_place.partition("{instruction}")
     if bare is None or not (bare.startswith(before) and bare.endswith(behind)):
         return None
     return bare[len(before) : len(bare) - len(behind)] or None
 
 
-def _rendered(folder: Folder, source: str, stated: Mapping[str, Any], *, instructed: bool) -> str | None:
-    """Return the template around the places; None where it does not show them."""
-    settings = (stated.get("processing_kwargs") or {}).get("chat_template") or {}
+def _render(folder: Folder, source: str, sbert_config: Mapping[str, Any], *, with_instruction: bool) -> str | None:
+    """Return the template rendered with placeholders; None where the placeholders are not in it."""
+    settings = (sbert_config.get("processing_kwargs") or {}).get("chat_template") or {}
     extra = {name: value for name, value in settings.items() if name not in _NOT_FOR_TEMPLATES}
     names = folder.mapping("tokenizer_config.json")
     try:
-        template = ChatTemplate(source, bos=_spelled(names.get("bos_token")), eos=_spelled(names.get("eos_token")))
+        template = ChatTemplate(
+            source, bos=_token_text(names.get("bos_token")), eos=_token_text(names.get("eos_token"))
+        )
         for wrap in (_flat, _structured):
             messages = [{"role": role, "content": wrap(f"{{{role}}}")} for role in ("query", "document")]
-            if instructed:
+            if with_instruction:
                 messages.insert(0, {"role": "system", "content": wrap("{instruction}")})
             try:
                 text = template.render(messages, extra, open_answer=bool(settings.get("add_generation_prompt")))
             except InvalidRequest:
                 continue
-            if fault(text) is None:
+            if template_error(text) is None:
                 return text
     except TemplateError as error:
         raise LoadFailed(f"the folder's chat template cannot be read: {error}") from error
@@ -129,7 +130,7 @@ def _structured(text: str) -> Any:
 
 
 def _source(folder: Folder) -> str | None:
-    """Return the folder's chat template, which newer files have beside the tokenizer and older ones inside it."""
+    """Return the folder's chat template: a file of its own in newer folders, part of the tokenizer's in older ones."""
     if folder.has("chat_template.jinja"):
         return (folder.path / "chat_template.jinja").read_text("utf-8", "replace")
     for name in ("chat_template.json", "tokenizer_config.json"):
@@ -141,5 +142,5 @@ def _source(folder: Folder) -> str | None:
     return None
 
 
-def _spelled(token: Any) -> str:
+def _token_text(token: Any) -> str:
     return str(token.get("content", "") if isinstance(token, dict) else token or "")

@@ -242,7 +242,7 @@ async def test_others_have_their_turn_by_items(
     opener: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[int]
 ) -> None:
     """However few texts they are of."""
-    monkeypatch.setattr(tokenize, "_BREATH", 4)
+    monkeypatch.setattr(tokenize, "_YIELD_EVERY", 4)
     headed(tmp_path, "bert", "sequence", ["contradiction", "neutral", "entailment"])
     await ask(opener(tmp_path), [[" ".join(LONG), "bread"]] * 6)
     assert len(built) == 18
