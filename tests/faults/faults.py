@@ -412,8 +412,8 @@ ENGINES = [
     Fault(
         "llama decode: shares are more than the room",
         "functions/engines/llama/decode/prefill_budget.py",
-        "    burst = min(room, pace.burst)",
-        "    burst = pace.burst",
+        "    burst = min(room, budget.burst)",
+        "    burst = budget.burst",
         (f"{LLAMA}/decode",),
     ),
     Fault(
@@ -468,7 +468,7 @@ ENGINES = [
     Fault(
         "llama prefix cache: a window that is gone is used",
         "functions/engines/llama/prefix_cache/slots.py",
-        "        if gone or not self._memory.cut(slot.id, length):",
+        "        if out_of_window or not self._memory.cut(slot.id, length):",
         "        if not self._memory.cut(slot.id, length):",
         (
             f"{LLAMA}/prefix_cache",
@@ -479,8 +479,8 @@ ENGINES = [
     Fault(
         "llama prefix cache: more than its bound",
         "functions/engines/llama/prefix_cache/host_cache.py",
-        "        while sum(one.size for one in self._parked) > self._bound:",
-        "        while sum(one.size for one in self._parked) > 2 * self._bound:",
+        "        self._index.evict(self._limit)",
+        "        self._index.evict(2 * self._limit)",
         (f"{LLAMA}/prefix_cache",),
     ),
     Fault(
@@ -493,8 +493,8 @@ ENGINES = [
     Fault(
         "llama memory: the cells are taken off",
         "functions/engines/llama/memory/estimate.py",
-        "+ context * slots * CELL",
-        "- context * slots * CELL",
+        "+ context * slots * BYTES_PER_CELL",
+        "- context * slots * BYTES_PER_CELL",
         (f"{LLAMA}/memory",),
     ),
     Fault(

@@ -38,7 +38,7 @@ class LlamaInstance(Instance):
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
-        """Say how large a context fits, and the bytes of it all. Raises `LoadFailed` for files it cannot use."""
+        """Plan the load; see `memory.plan`. Raises `LoadFailed` for files that cannot be used."""
         return with_host_cache(plan.make(load), load.engine_options(LlamaOptions), load)
 
     @classmethod

@@ -183,7 +183,7 @@ async def test_a_model_without_token_type_embeddings(open_: Opener, tmp_path: Pa
 
 def test_an_unreadable_header_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "odd.gguf").write_bytes(b"GGUX" * 9)
-    with pytest.raises(LoadFailed, match=r"head of odd\.gguf cannot be read"):
+    with pytest.raises(LoadFailed, match=r"header of odd\.gguf cannot be read"):
         TokenTypes.read(tmp_path / "odd.gguf", 64)
 
 

@@ -22,7 +22,7 @@ import pytest
 from ggufs import llamas
 from ggufs.memories import recurrent, windowed
 
-from functions.chat.api import ChatRequest, Done, Text
+from functions.chat.api import ChatRequest, Done, Message, Text
 from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
 from functions.engines.llama.instance import LlamaInstance
@@ -233,9 +233,7 @@ async def test_prefixes_are_only_valid_for_their_context_parameters(open_: Opene
     assert (await generate(open_(tiny), STORY))[1] > 32
 
 
-async def test_a_changed_model_file_invalidates_prefixes(
-    open_: Opener, tiny: Path, cache: Path, tmp_path: Path
-) -> None:
+async def test_a_changed_model_invalidates_prefixes(open_: Opener, tiny: Path, cache: Path, tmp_path: Path) -> None:
     path = shutil.copy(tiny, tmp_path / "model.gguf")
     await kept(open_, path, cache)
     os.utime(path, (1, 1))
@@ -348,9 +346,9 @@ async def test_evicting_a_worker_process_saves_prefixes(cache: Path, smollm2: Pa
     )
     asked = ChatRequest(
         model="m",
-        messages=[{"role": "user", "content": STORY}],
+        messages=[Message(role="user", content=STORY)],
         temperature=0,
-        max_tokens=4,  # type: ignore[list-item]
+        max_tokens=4,
     )
 
     async def ask(function: OpenFunction) -> tuple[str, int]:
