@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from functions.classify.instance import Classifier
-from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
 from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
@@ -44,7 +44,7 @@ class _Tokenizer:
 
 
 class LlamaHeaded:
-    """See `functions.engines.batching.classifier.HeadedModel`."""
+    """See `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(self, pooled: PooledModel, plan: Plan) -> None:
         """Raises `LoadFailed` for a file that names no labels."""
@@ -61,7 +61,7 @@ class LlamaHeaded:
         return planning.make(load, "labels")
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> Self:
         """Load vocabulary and weights; raises `LoadFailed`, also where a converter lost the head, and `OutOfMemory`."""
         pooled = PooledModel.load(load, plan, progress, "labels")
         try:

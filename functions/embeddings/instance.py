@@ -18,7 +18,7 @@ from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.tokenize import InputTokenizer, Tokenizer
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.output import SentenceOutput
 from host.errors import InvalidRequest, NotFinite, UnsupportedParameter
 from host.function import Instance, InstanceInfo, Load, Usage
 
@@ -69,7 +69,7 @@ class EmbeddingsInstance(Instance):
     @abstractmethod
     async def _computed(
         self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         """Return the inputs as tokens, and what became of each, in their order."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ def vocabulary(load: Load) -> openai_token_ids.OpenAITokenIds | None:
     return openai_token_ids.load(function_options(load).token_ids, Path(load.base))
 
 
-def _sparse(outputs: Sequence[Output]) -> Sparse:
+def _sparse(outputs: Sequence[SentenceOutput]) -> Sparse:
     found = [one.sparse for one in outputs if one.sparse is not None]
     return Sparse(
         counts=[len(ids) for ids, _ in found],
@@ -158,7 +158,7 @@ def _sparse(outputs: Sequence[Output]) -> Sparse:
     )
 
 
-def _rows(outputs: Sequence[Output]) -> Rows:
+def _rows(outputs: Sequence[SentenceOutput]) -> Rows:
     found = [one.colbert for one in outputs if one.colbert is not None]
     return Rows(
         counts=[len(rows) for rows in found],

@@ -14,30 +14,30 @@ from functions.embeddings.openai_token_ids import OpenAITokenIds
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence import layout as layouts
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output
-from functions.engines.onnx.files import Files
+from functions.engines.checkpoint.sentence.output import SentenceOutput
+from functions.engines.onnx.files import OnnxFiles
 from functions.engines.onnx.options import OnnxOptions
-from functions.engines.onnx.sentence.model import OnnxSentence
+from functions.engines.onnx.sentence.model import OnnxSentenceModel
 from host.function import Load, Plan, Progress
 
 
 class OnnxEmbeddings(EmbeddingsInstance):
     """An ONNX graph that embeds texts; its folder says how, as sentence-transformers' folders do."""
 
-    def __init__(self, model: OnnxSentence, load: Load, foreign: OpenAITokenIds | None) -> None:
+    def __init__(self, model: OnnxSentenceModel, load: Load, foreign: OpenAITokenIds | None) -> None:
         super().__init__(load.manifest.name, items_of(model, load, foreign))
         self._model = model
 
     @classmethod
     def plan(cls, load: Load) -> Plan:
         """Read the model's small files and the sizes of the others; raises `LoadFailed`."""
-        return OnnxSentence.plan(load, _layout(load))
+        return OnnxSentenceModel.plan(load, _layout(load))
 
     @classmethod
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer, graph and head."""
         foreign = vocabulary(load)
-        return cls(OnnxSentence.load(load, plan, _layout(load), progress), load, foreign)
+        return cls(OnnxSentenceModel.load(load, plan, _layout(load), progress), load, foreign)
 
     def close(self) -> None:
         """End the threads."""
@@ -45,9 +45,9 @@ class OnnxEmbeddings(EmbeddingsInstance):
 
     async def _computed(
         self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         items = await self._items.make(request, inputs)
-        return items, [Output(dense=vector) for vector in await self._model.vectors(items)]
+        return items, [SentenceOutput(dense=vector) for vector in await self._model.vectors(items)]
 
     def _longest(self) -> int:
         return self._model.longest
@@ -62,4 +62,4 @@ def _layout(load: Load) -> Layout:
     said = layouts.LayoutOverrides(
         pooling=engine.pooling, normalize=own.normalize, matryoshka=own.matryoshka, prompts=own.prompts
     )
-    return layouts.read(Files.at(load.path, load.manifest.quantization).folder, said)
+    return layouts.read(OnnxFiles.at(load.path, load.manifest.quantization).folder, said)

@@ -30,7 +30,7 @@ def kind(layout: Layout) -> type[SentenceModel | DualEncoder | StaticEmbeddingMo
     """Return the class of models with this layout."""
     if layout.table is not None:
         return StaticEmbeddingModel
-    return DualEncoder if layout.paired else SentenceModel
+    return DualEncoder if layout.dual_encoder else SentenceModel
 
 
 def joined(plans: Mapping[str, Plan]) -> Plan:
@@ -60,4 +60,4 @@ def told(sides: Mapping[str, RoutedModel], ways: Router) -> dict[str, Any]:
         for key, value in next(iter(details.values())).items()
         if all(detail.get(key) == value for detail in details.values())
     }
-    return shared | {"routes": details, "ways": {asked or "default": name for asked, name in ways.ways.items()}}
+    return shared | {"routes": details, "ways": {asked or "default": name for asked, name in ways.routes.items()}}

@@ -22,10 +22,10 @@ from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence import router
 from functions.engines.checkpoint.sentence.colbert import Task
 from functions.engines.checkpoint.sentence.layout import LayoutOverrides
-from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.output import SentenceOutput
 from functions.engines.checkpoint.sentence.router import Router
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.sentence.dual_encoder import DualEncoder, Picture
+from functions.engines.transformers.sentence.dual_encoder import DualEncoder, ImageItem
 from functions.engines.transformers.sentence.model import SentenceModel
 from host.errors import InvalidRequest
 from host.function import Load, Plan, Progress
@@ -79,16 +79,16 @@ class TransformersEmbeddings(EmbeddingsInstance):
 
     def _side(self, request: EmbeddingsRequest) -> RoutedModel:
         task = asked(request)
-        way = self._routes.ways.get(task)
+        way = self._routes.routes.get(task)
         if way is None:
-            known = " or ".join(repr(one) for one in self._routes.ways if one)
+            known = " or ".join(repr(one) for one in self._routes.routes if one)
             what = f"has no way for {task!r}" if task else "treats queries and documents differently"
             raise InvalidRequest(f"this model {what}: send input_type: {known}", param="input_type")
         return self._sides[way]
 
     async def _computed(
         self, request: EmbeddingsRequest, inputs: Sequence[Given], kinds: tuple[Kind, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         side = self._side(request)
         if isinstance(side.model, DualEncoder):
             return await self._paired(side.model, side.items, request, inputs)
@@ -104,7 +104,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         request: EmbeddingsRequest,
         inputs: Sequence[Given],
         kinds: tuple[Kind, ...],
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         tasks = model.tasks
         task: Task | None = tasks.default
         if request.input_type is not None:
@@ -120,7 +120,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
 
     async def _paired(
         self, model: DualEncoder, maker: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Given]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         """Return items and vectors of texts and images; as many images as fit in memory are decoded at once."""
         images = [item for item in inputs if isinstance(item, Image)]
         texts = [item for item in inputs if not isinstance(item, Image)]
@@ -133,7 +133,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
             return made, await model.outputs(made)
         async with self._turn:
             pixels = await model.images.pixels([one.decoded for one in images], [one.place for one in images])
-            seen = iter([Picture.of(one, model.images.tokens) for one in pixels])
+            seen = iter([ImageItem.of(one, model.images.tokens) for one in pixels])
             read = iter(made)
             items = [next(seen) if isinstance(item, Image) else next(read) for item in inputs]
             return items, await model.outputs(items)

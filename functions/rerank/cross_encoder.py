@@ -27,7 +27,7 @@ class Tokenizer(Protocol):
 
 
 class Head(Protocol):
-    """What is asked of a `HeadedModel` here, and of GGUF files that rank."""
+    """What is asked of a `ClassifierModel` here, and of GGUF files that rank."""
 
     longest: int
 

@@ -7,7 +7,7 @@ from typing import Self
 import msgspec
 
 from functions.engines.onnx.classifier import OnnxClassifierModel
-from functions.engines.onnx.files import Files
+from functions.engines.onnx.files import OnnxFiles
 from functions.rerank.factory import scorer
 from functions.rerank.instance import RerankInstance, function_options
 from host.errors import LoadFailed
@@ -33,5 +33,5 @@ class OnnxRerank(RerankInstance):
     def load(cls, load: Load, plan: Plan, progress: Progress) -> Self:
         """Load tokenizer and graph, and test them; raises `LoadFailed` and `OutOfMemory`."""
         model = OnnxClassifierModel.load(load, plan, progress, "sequence")
-        folder = Files.at(load.path, load.manifest.quantization).folder
+        folder = OnnxFiles.at(load.path, load.manifest.quantization).folder
         return cls.checked(load, scorer(model, model.tokenizer, folder, function_options(load)))

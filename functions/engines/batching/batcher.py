@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from functions.engines.batching.schedule import Entry, Job, Schedule
+from functions.engines.batching.schedule import Job, QueuedItem, Schedule
 from host.errors import ColdframeError, NotFinite, OutOfMemory, QueueFull, ShuttingDown
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ WAITING_MAX = 65_536
 """Items that may wait in all; one request of an embeddings client has at most 2,048."""
 
 
-def _is_memory_error(error: BaseException) -> bool:
+def _default_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | OutOfMemory)
 
 
@@ -32,8 +32,8 @@ class Batcher(Generic[T, R]):
     takes requests of at most `express` tokens past a batch of larger ones that is being computed; `start_express` runs
     first in it, and 0 is for none. Without either, `compute` is called by one thread only.
     `size` tells an item's tokens; `budget`, `overhead`, `padding` and `most` are `Schedule`'s.
-    `ran_out` tells whether an error means that memory ran out, and `release` gives back what the engine can before that
-    is told.
+    `is_out_of_memory` decides whether an error means that memory ran out; `release` frees what the engine caches before
+    `OutOfMemory` is raised.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Batcher(Generic[T, R]):
         waiting_max: int = WAITING_MAX,
         start: Callable[[], None] | None = None,
         start_express: Callable[[], None] | None = None,
-        ran_out: Callable[[BaseException], bool] = _is_memory_error,
+        is_out_of_memory: Callable[[BaseException], bool] = _default_out_of_memory,
         release: Callable[[], None] | None = None,
     ) -> None:
         self._compute = compute
@@ -63,14 +63,16 @@ class Batcher(Generic[T, R]):
         """Lanes that compute items of requests of more than `express` tokens."""
         self._waiting_max = waiting_max
         self._schedule: Schedule[T, R] = Schedule(budget, overhead, most, padding)
-        self._ran_out = ran_out
+        self._is_out_of_memory = is_out_of_memory
         self._release = release
         self._changed = threading.Condition()
         self._closed = False
         self.batches = 0
         """Batches computed so far."""
-        roles = [(self._next, start)] * lanes + [(self._next_small, start_express)] * bool(express)
-        self._threads = [threading.Thread(target=self._work, args=role, name="compute", daemon=True) for role in roles]
+        roles = [(self._next_batch, start)] * lanes + [(self._next_express, start_express)] * bool(express)
+        self._threads = [
+            threading.Thread(target=self._run_thread, args=role, name="compute", daemon=True) for role in roles
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -82,7 +84,7 @@ class Batcher(Generic[T, R]):
         if not items:
             return []
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        job: Job[T, R] = Job(len(items), _teller(future))
+        job: Job[T, R] = Job(len(items), _completion(future))
         sized = [(item, self._size(item)) for item in items]
         with self._changed:
             if self._closed:
@@ -113,7 +115,7 @@ class Batcher(Generic[T, R]):
         for thread in self._threads:
             thread.join()
 
-    def _work(self, take: Callable[[], list[Entry[T, R]]], start: Callable[[], None] | None) -> None:
+    def _run_thread(self, take: Callable[[], list[QueuedItem[T, R]]], start: Callable[[], None] | None) -> None:
         if start is not None:
             start()
         while batch := take():
@@ -122,31 +124,31 @@ class Batcher(Generic[T, R]):
                 self._large += large
                 if large:
                     self._changed.notify_all()
-            self._attempt(batch)
+            self._compute_or_split(batch)
             with self._changed:
                 self._large -= large
                 self.batches += 1
             # A batch that is kept here until the next one comes would keep its results' memory.
             del batch
 
-    def _next(self) -> list[Entry[T, R]]:
+    def _next_batch(self) -> list[QueuedItem[T, R]]:
         """Return the next batch, waiting for one; empty when closed."""
         with self._changed:
             self._idle += 1
             try:
                 while not self._closed:
-                    if batch := self._schedule.take(self._parts()):
+                    if batch := self._schedule.take(self._batch_count()):
                         return batch
                     self._changed.wait()
             finally:
                 self._idle -= 1
         return []
 
-    def _parts(self) -> int:
+    def _batch_count(self) -> int:
         """Return in how many batches what waits is to be computed."""
         return 1 if self._lanes == 1 else 2 * self._idle
 
-    def _next_small(self) -> list[Entry[T, R]]:
+    def _next_express(self) -> list[QueuedItem[T, R]]:
         """Return a small request as a batch, waiting for one that a larger one holds up; empty when closed."""
         with self._changed:
             while not self._closed:
@@ -155,7 +157,7 @@ class Batcher(Generic[T, R]):
                 self._changed.wait()
         return []
 
-    def _attempt(self, batch: list[Entry[T, R]]) -> None:
+    def _compute_or_split(self, batch: list[QueuedItem[T, R]]) -> None:
         """Compute a batch. When it fails it is taken apart until only those fail who must.
 
         Where memory ran out or an item spoils its numbers, by halves, which finds the item; else by requests, since a
@@ -164,9 +166,9 @@ class Batcher(Generic[T, R]):
         try:
             results = self._compute([entry.item for entry in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it
-            parts = _halves(batch) if self._ran_out(error) or isinstance(error, NotFinite) else _by_job(batch)
+            parts = _halves(batch) if self._is_out_of_memory(error) or isinstance(error, NotFinite) else _by_job(batch)
             if len(parts) < 2:
-                self._fail(batch[0].job, self._told(error, batch[0]))
+                self._fail(batch[0].job, self._caller_error(error, batch[0]))
                 return
         else:
             with self._changed:
@@ -174,25 +176,25 @@ class Batcher(Generic[T, R]):
                     entry.job.deliver(entry.index, result)
             return
         for part in parts:
-            self._attempt(part)
+            self._compute_or_split(part)
 
     def _fail(self, job: Job[T, R], error: BaseException) -> None:
         with self._changed:
             self._schedule.drop(job)
         job.done(error)
 
-    def _told(self, error: Exception, entry: Entry[T, R]) -> Exception:
+    def _caller_error(self, error: Exception, entry: QueuedItem[T, R]) -> Exception:
         """Return the error as its caller gets it: out of memory has a name, spoilt numbers the item's index."""
         if isinstance(error, NotFinite):
             error.extra = {"index": entry.index}
-        if isinstance(error, ColdframeError) or not self._ran_out(error):
+        if isinstance(error, ColdframeError) or not self._is_out_of_memory(error):
             return error
         if self._release is not None:
             self._release()
         return OutOfMemory("one input alone needs more memory than there is: send a shorter one")
 
 
-def _teller(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
+def _completion(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
     """Return what settles the future from any thread, once; a loop that is gone needs no telling."""
     loop = future.get_loop()
 
@@ -204,20 +206,20 @@ def _teller(future: asyncio.Future[None]) -> Callable[[BaseException | None], No
         else:
             future.set_exception(error)
 
-    def tell(error: BaseException | None) -> None:
+    def complete(error: BaseException | None) -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, error)
 
-    return tell
+    return complete
 
 
-def _halves(batch: list[Entry[T, R]]) -> list[list[Entry[T, R]]]:
+def _halves(batch: list[QueuedItem[T, R]]) -> list[list[QueuedItem[T, R]]]:
     middle = (len(batch) + 1) // 2
     return [part for part in (batch[:middle], batch[middle:]) if part]
 
 
-def _by_job(batch: list[Entry[T, R]]) -> list[list[Entry[T, R]]]:
-    parts: dict[int, list[Entry[T, R]]] = {}
+def _by_job(batch: list[QueuedItem[T, R]]) -> list[list[QueuedItem[T, R]]]:
+    parts: dict[int, list[QueuedItem[T, R]]] = {}
     for entry in batch:
         parts.setdefault(id(entry.job), []).append(entry)
     return list(parts.values())

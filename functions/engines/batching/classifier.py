@@ -11,7 +11,7 @@ import numpy.typing as npt
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
 from host.function import Load, Plan, Progress
 
-Head = Literal["sequence", "token"]
+HeadKind = Literal["sequence", "token"]
 """One row of logits for an input, or one for each of its tokens."""
 
 Logits = npt.NDArray[np.float32]
@@ -38,7 +38,7 @@ class ClassifierEngine(Protocol):
     @staticmethod
     def plan(load: Load) -> Plan: ...  # noqa: D102
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> ClassifierModel: ...  # noqa: D102
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> ClassifierModel: ...  # noqa: D102
 
 
 class ClassifierModel(Protocol):

@@ -46,7 +46,7 @@ class Job(Generic[T, R]):
             self.done(None)
 
 
-class Entry(Generic[T, R]):
+class QueuedItem(Generic[T, R]):
     """One item that waits."""
 
     __slots__ = ("index", "item", "job", "length")
@@ -72,7 +72,7 @@ class Schedule(Generic[T, R]):
         self._padding = padding
         self._now = budget
         self._most = most or budget
-        self._entries: list[Entry[T, R]] = []
+        self._entries: list[QueuedItem[T, R]] = []
         self._jobs: dict[Job[T, R], None] = {}
         self._batch = 0
 
@@ -88,7 +88,7 @@ class Schedule(Generic[T, R]):
         self._jobs[job] = None
         job.waiting = len(items)
         job.tokens = job.size = sum(length for _, length in items)
-        self._entries.extend(Entry(job, index, item, length) for index, (item, length) in enumerate(items))
+        self._entries.extend(QueuedItem(job, index, item, length) for index, (item, length) in enumerate(items))
         self._entries.sort(key=lambda entry: -entry.length)
 
     def drop(self, job: Job[T, R]) -> None:
@@ -97,7 +97,7 @@ class Schedule(Generic[T, R]):
             del self._jobs[job]
             self._entries = [entry for entry in self._entries if entry.job is not job]
 
-    def take(self, parts: int = 1) -> list[Entry[T, R]]:
+    def take(self, parts: int = 1) -> list[QueuedItem[T, R]]:
         """Remove and return the next batch, longest item first; empty when nothing waits.
 
         It is one of so many `parts` of what waits, but not less than is worth a batch: where batches are computed side
@@ -113,7 +113,7 @@ class Schedule(Generic[T, R]):
         del self._entries[begin:end]
         return self._taken(batch)
 
-    def take_small(self, most: int) -> list[Entry[T, R]]:
+    def take_small(self, most: int) -> list[QueuedItem[T, R]]:
         """Remove and return all items of the smallest request, where that has at most so many tokens; else nothing."""
         job = min((job for job in self._jobs if job.size <= most), key=lambda job: job.tokens, default=None)
         if job is None:
@@ -122,7 +122,7 @@ class Schedule(Generic[T, R]):
         self._entries = [entry for entry in self._entries if entry.job is not job]
         return self._taken(batch)
 
-    def _taken(self, batch: list[Entry[T, R]]) -> list[Entry[T, R]]:
+    def _taken(self, batch: list[QueuedItem[T, R]]) -> list[QueuedItem[T, R]]:
         self._batch += 1
         for entry in batch:
             job = entry.job

@@ -12,25 +12,25 @@ import msgspec
 import numpy as np
 
 from functions.engines.batching.batcher import Batcher
-from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.onnx import encoder as encoders
 from functions.engines.onnx import plan as planning
 from functions.engines.onnx import tokenizer as tokenizers
 from functions.engines.onnx.encoder import Encoder
-from functions.engines.onnx.files import Files
-from functions.engines.onnx.library import ran_out
+from functions.engines.onnx.files import OnnxFiles
+from functions.engines.onnx.library import is_out_of_memory
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from host.errors import ColdframeError, InvalidRequest, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
-_RANKS: dict[Head, int] = {"sequence": 2, "token": 3}
+_RANKS: dict[HeadKind, int] = {"sequence": 2, "token": 3}
 
 
 class OnnxClassifierModel:
-    """See `functions.engines.batching.classifier.HeadedModel`."""
+    """See `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class OnnxClassifierModel:
         tokens: FastTokenizer,
         options: OnnxOptions,
         config: Mapping[str, Any],
-        head: Head,
+        head: HeadKind,
     ) -> None:
         self.tokenizer = tokens
         self.config = config
@@ -52,7 +52,7 @@ class OnnxClassifierModel:
         self._check_rows()
         budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(options))
         self._batcher: Batcher[Item, Logits] = Batcher(
-            self._compute, size, budget=budget, overhead=planning.OVERHEAD, ran_out=ran_out
+            self._compute, size, budget=budget, overhead=planning.OVERHEAD, is_out_of_memory=is_out_of_memory
         )
 
     def _check_rows(self) -> None:
@@ -72,7 +72,7 @@ class OnnxClassifierModel:
         return planning.encoder(load, options, files)
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> Self:
         """Load tokenizer and graph; raises `LoadFailed`, also for a graph without such a head, and `OutOfMemory`."""
         options, files = _read(load)
         tokens = tokenizers.load(files, load.threads)
@@ -127,5 +127,5 @@ def _labels(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
         raise LoadFailed("config.json: the keys of id2label are no numbers") from None
 
 
-def _read(load: Load) -> tuple[OnnxOptions, Files]:
-    return msgspec.msgpack.decode(load.options, type=OnnxOptions), Files.at(load.path, load.manifest.quantization)
+def _read(load: Load) -> tuple[OnnxOptions, OnnxFiles]:
+    return msgspec.msgpack.decode(load.options, type=OnnxOptions), OnnxFiles.at(load.path, load.manifest.quantization)

@@ -1,6 +1,6 @@
-"""Linear layers as a CPU likes them: weights laid out once for oneDNN, or in 8 bits. It knows no architecture.
+"""Replaces linear layers for the CPU: weights packed once into oneDNN's layout, or quantised to int8.
 
-Laid out once matters on every CPU, since a plain layer lays its weights out anew for each batch, and most where torch
+Packing once matters on every CPU, since a plain layer lays its weights out anew for each batch, and most where torch
 would give fp32 to MKL, which on other makers' processors leaves half of their speed unused.
 """
 
@@ -28,7 +28,7 @@ class Activation:
     algorithm: str = ""
 
 
-class Prepacked(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
+class PrepackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
     """A linear layer in oneDNN's own layout; fp32 stays fp32, with sums in another order.
 
     `activation` is computed of the sums before they are rounded.
@@ -50,7 +50,7 @@ class Prepacked(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
         return found
 
 
-class Eight(nn.Module):  # type: ignore[misc]
+class Int8Linear(nn.Module):  # type: ignore[misc]
     """A linear layer in 8 bits: weights scaled for each output, inputs for each token, as they come."""
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -76,13 +76,13 @@ class Eight(nn.Module):  # type: ignore[misc]
         return whole
 
 
-def able(dtype: torch.dtype) -> bool:
+def can_prepack(dtype: torch.dtype) -> bool:
     """Say whether weights of this kind can be laid out on this processor by this build of torch."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:
         with torch.no_grad():
-            Prepacked(nn.Linear(16, 16, dtype=dtype))(torch.zeros(1, 16, dtype=dtype))
+            PrepackedLinear(nn.Linear(16, 16, dtype=dtype))(torch.zeros(1, 16, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
     return True

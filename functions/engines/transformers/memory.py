@@ -12,7 +12,7 @@ from host.errors import OutOfMemory
 _CPU = ("not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
-def ran_out(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that RAM or a device's memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory | torch.OutOfMemoryError):
         return True
@@ -31,15 +31,15 @@ def out_of_memory(message: str) -> OutOfMemory:
     return OutOfMemory(message)
 
 
-def keep() -> None:
+def raise_malloc_thresholds() -> None:
     """Let the C library keep what is freed for the next batch, where it can be told so.
 
     Otherwise it gives large tensors back to the system and gets them anew, page by page, in each layer.
     """
     with contextlib.suppress(OSError, AttributeError):
-        tell = ctypes.CDLL(None).mallopt
-        tell(_MMAP_THRESHOLD, 32 << 20)
-        tell(_TRIM_THRESHOLD, 256 << 20)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_TRIM_THRESHOLD, 256 << 20)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

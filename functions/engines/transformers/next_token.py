@@ -28,14 +28,14 @@ _UNSERVED = ("logit_scale", "logits_scaling", "output_multiplier")
 """Settings of models that change logits before the softmax in ways of their own."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Suffix(msgspec.Struct, frozen=True):
     """One input: a start, and what follows it."""
 
     start: CachedPrompt
     ids: Ids
 
 
-class _Shared(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
+class _SharedPrefixLayer(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
     """A layer's keys and values of a start, read by all inputs of a batch. What they add is not kept."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -45,8 +45,8 @@ class _Shared(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any) -> tuple[torch.Tensor, torch.Tensor]:
         count = keys.shape[0]
-        before, held = self.keys.expand(count, -1, -1, -1), self.values.expand(count, -1, -1, -1)
-        return torch.cat([before, keys], dim=-2), torch.cat([held, values], dim=-2)
+        before, cached = self.keys.expand(count, -1, -1, -1), self.values.expand(count, -1, -1, -1)
+        return torch.cat([before, keys], dim=-2), torch.cat([cached, values], dim=-2)
 
 
 class NextTokenScorer:
@@ -69,20 +69,27 @@ class NextTokenScorer:
         for name in _UNSERVED:
             if getattr(settings, name, None) not in (None, 1, 1.0):
                 raise LoadFailed(f"{type(model).__name__} scales its logits by {name}, which is not served")
-        self._cap: float | None = getattr(settings, "final_logit_softcapping", None)
-        self._word = "cache" if "cache" in inspect.signature(self._decoder.forward).parameters else "past_key_values"
+        self._softcap: float | None = getattr(settings, "final_logit_softcapping", None)
+        self._cache_argument = (
+            "cache" if "cache" in inspect.signature(self._decoder.forward).parameters else "past_key_values"
+        )
         self._starts = PromptKVCache(int(plan.detail["start_tokens"]) if prompt_kv_cache.shares(settings) else 0)
         self._reach = int(plan.detail["reach_tokens"])
         budget, overhead = encoders.budget(options, plan, encoder.device)
-        self._batcher: Batcher[Asked, float] = Batcher(
-            self._compute, self._size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+        self._batcher: Batcher[Suffix, float] = Batcher(
+            self._compute,
+            self._size,
+            budget=budget,
+            overhead=overhead,
+            is_out_of_memory=memory.is_out_of_memory,
+            release=memory.release,
         )
 
     async def odds(self, start: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:
         """Return the answer behind each suffix, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         shared = CachedPrompt(start)
         try:
-            return await self._batcher.run([Asked(shared, ids) for ids in suffixes])
+            return await self._batcher.run([Suffix(shared, ids) for ids in suffixes])
         finally:
             self._starts.forget(shared)
 
@@ -99,10 +106,10 @@ class NextTokenScorer:
         """End the thread."""
         self._batcher.close()
 
-    def _size(self, item: Asked) -> int:
+    def _size(self, item: Suffix) -> int:
         return len(item.ids) if self.shares(len(item.start.ids)) else len(item.start.ids) + len(item.ids)
 
-    def _compute(self, items: Sequence[Asked]) -> list[float]:
+    def _compute(self, items: Sequence[Suffix]) -> list[float]:
         """Return the answers of a batch; runs in the compute thread."""
         found: list[float] = [0.0] * len(items)
         groups: dict[CachedPrompt | None, list[int]] = {}
@@ -111,30 +118,30 @@ class NextTokenScorer:
         with torch.inference_mode():
             for start, places in groups.items():
                 together = [items[at] for at in places]
-                answers = self._whole(together) if start is None else self._behind(start, together)
+                answers = self._without_cache(together) if start is None else self._after_prefix(start, together)
                 for at, answer in zip(places, answers, strict=True):
                     found[at] = answer
         return found
 
-    def _behind(self, start: CachedPrompt, items: Sequence[Asked]) -> list[float]:
+    def _after_prefix(self, start: CachedPrompt, items: Sequence[Suffix]) -> list[float]:
         """Compute what follows a start that all items share, so many at once as its keys may be read by."""
-        state = self._starts.state(start, self._begin)
+        state = self._starts.state(start, self._prefill)
         most = max(1, self._reach // (len(start.ids) + max(len(item.ids) for item in items)))
         found: list[float] = []
         for begin in range(0, len(items), most):
             rows = [item.ids.tolist() for item in items[begin : begin + most]]
-            cache = Cache(layers=[_Shared(keys, values) for keys, values in state])
+            cache = Cache(layers=[_SharedPrefixLayer(keys, values) for keys, values in state])
             before = torch.ones((len(rows), len(start.ids)), dtype=torch.long)
-            found += self._last(rows, before, {self._word: cache, "use_cache": True})
+            found += self._last(rows, before, {self._cache_argument: cache, "use_cache": True})
         return found
 
-    def _whole(self, items: Sequence[Asked]) -> list[float]:
+    def _without_cache(self, items: Sequence[Suffix]) -> list[float]:
         rows = [[*item.start.ids, *item.ids.tolist()] for item in items]
         return self._last(rows, torch.ones((len(rows), 0), dtype=torch.long), {"use_cache": False})
 
-    def _begin(self, ids: list[int]) -> State:
+    def _prefill(self, ids: list[int]) -> State:
         cache = DynamicCache(config=self._model.config)
-        given = {self._word: cache, "use_cache": True}
+        given = {self._cache_argument: cache, "use_cache": True}
         self._decoder(input_ids=torch.tensor([ids], device=self._device), **given)
         return [(layer.keys, layer.values) for layer in cache.layers]
 
@@ -153,8 +160,8 @@ class NextTokenScorer:
         )
         last = output.last_hidden_state[torch.arange(len(rows)), (lengths - 1).to(self._device)].float()
         logits = torch.nn.functional.linear(last, self._rows, self._bias)
-        if self._cap:
-            logits = torch.tanh(logits / self._cap) * self._cap
+        if self._softcap:
+            logits = torch.tanh(logits / self._softcap) * self._softcap
         odds = logits[:, 0] - logits[:, 1] if logits.shape[1] == 2 else logits[:, 0]
         if not bool(torch.isfinite(odds).all()):
             raise NotFinite(f"the model gave numbers that are not finite in {self._dtype}")

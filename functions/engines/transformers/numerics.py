@@ -25,7 +25,7 @@ had rained then, too.""",
 )
 """From a few tokens to about sixty: sums of different lengths, names, numbers, another language."""
 
-Judged = Callable[[Any, torch.Tensor], torch.Tensor]
+PoolFn = Callable[[Any, torch.Tensor], torch.Tensor]
 """A model's output and the mask to (items, size): what its task makes of them, without what is the same for all."""
 
 
@@ -55,14 +55,14 @@ class Difference(msgspec.Struct, kw_only=True, frozen=True):
         """Say whether it may be served. NaN is never within."""
         return self.value <= bounds.share if self.of_logits else self.value >= bounds.cosine
 
-    def told(self, bounds: Bounds) -> str:
+    def describe(self, bounds: Bounds) -> str:
         """Return it in words, with the bound."""
         if self.of_logits:
             return f"logits differ by {self.value:.1%} of their spread, at most {bounds.share:.1%} may"
         return f"cosine {self.value:.4f} to fp32, at least {bounds.cosine} is needed"
 
 
-class Answer(msgspec.Struct, kw_only=True, frozen=True):
+class CheckOutput(msgspec.Struct, kw_only=True, frozen=True):
     """What a model said to the texts."""
 
     rows: torch.Tensor
@@ -75,23 +75,23 @@ def items(tokens: FastTokenizer, longest: int) -> list[Item]:
     return sorted((item for item in made if len(item.ids)), key=lambda item: -len(item.ids))
 
 
-def answer(output: Any, mask: torch.Tensor, judged: Judged | None = None) -> Answer:
-    """Return what is compared of a model's output: `judged`, else logits, else the mean over each text's tokens."""
-    if judged is not None:
-        return Answer(rows=judged(output, mask).float(), of_logits=False)
+def check_output(output: Any, mask: torch.Tensor, pool_fn: PoolFn | None = None) -> CheckOutput:
+    """Return what is compared of a model's output: `pool_fn`, else logits, else the mean over each text's tokens."""
+    if pool_fn is not None:
+        return CheckOutput(rows=pool_fn(output, mask).float(), of_logits=False)
     logits = getattr(output, "logits", None)
     if logits is None:
         weights = mask.unsqueeze(-1).float()
         hidden = output.last_hidden_state.float()
-        return Answer(rows=(hidden * weights).sum(1) / weights.sum(1), of_logits=False)
+        return CheckOutput(rows=(hidden * weights).sum(1) / weights.sum(1), of_logits=False)
     if logits.dim() == 3:  # of each token, but where they are as many as there are words the last token's are enough
         last = mask.sum(1) - 1
         words = logits.shape[-1] > 4096
         logits = logits[torch.arange(len(last)), last] if words else logits[mask.bool()]
-    return Answer(rows=logits.float().clone(), of_logits=True)
+    return CheckOutput(rows=logits.float().clone(), of_logits=True)
 
 
-def compare(before: Answer, after: Answer) -> Difference:
+def compare(before: CheckOutput, after: CheckOutput) -> Difference:
     """Return how far two answers are apart."""
     if before.of_logits:
         spread = (before.rows.max() - before.rows.min()).clamp(min=1.0)

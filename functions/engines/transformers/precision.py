@@ -47,7 +47,7 @@ def choose(quantization: str | None, device: torch.device, stored: str | None) -
     on_cpu = device.type == "cpu"
     if quantization is None:
         if on_cpu:
-            return Precision(dtype=torch.bfloat16, checked=True) if computes_bf16() else FP32
+            return Precision(dtype=torch.bfloat16, checked=True) if has_native_bf16() else FP32
         kept = getattr(torch, stored or "", None)
         known = isinstance(kept, torch.dtype) and kept.is_floating_point
         return Precision(dtype=kept if known else torch.float32)
@@ -65,7 +65,7 @@ def choose(quantization: str | None, device: torch.device, stored: str | None) -
     return Precision(dtype=dtype, stated=True, checked=on_cpu and dtype is not torch.float32)
 
 
-def computes_bf16() -> bool:
+def has_native_bf16() -> bool:
     """Say whether the CPU multiplies bf16 itself; others only pretend to, and are slower in it than in fp32."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         known = torch.cpu.get_capabilities()

@@ -22,7 +22,7 @@ def lanes(device: torch.device, threads: int) -> int:
     return LANES if device.type == "cpu" and threads >= LANES else 1
 
 
-def starter(cores: int) -> Callable[[], None]:
+def initializer(cores: int) -> Callable[[], None]:
     """Return what a thread runs first so that it computes on so many cores, whatever other threads do."""
     return functools.partial(_start, cores)
 

@@ -24,9 +24,9 @@ class Splade(msgspec.Struct, kw_only=True, frozen=True):
     """The weight of a word is log(1 + relu(logit)), pooled over the text's tokens."""
 
     pooling: Literal["max", "sum"] = "max"
-    twice: bool = False
+    double_log: bool = False
     """The logarithm is taken twice, as OpenSearch's models do (arXiv:2504.14839)."""
-    most: int | None = None
+    top_k: int | None = None
     """Words that are kept, the heaviest."""
 
 
@@ -36,10 +36,10 @@ class Lexical(msgspec.Struct, kw_only=True, frozen=True):
     file: str
 
 
-class Weighed(msgspec.Struct, kw_only=True, frozen=True):
+class StaticSparse(msgspec.Struct, kw_only=True, frozen=True):
     """Each token of the text has the weight that a table says, however often it comes."""
 
-    most: int | None = None
+    top_k: int | None = None
     """Words that are kept, the heaviest."""
 
 
@@ -53,7 +53,7 @@ def splade(listed: Sequence[Module], settings: dict[str, Any]) -> Splade:
         raise LoadFailed(f"{place}: pooling_strategy {pooling!r} is not known")
     if activation not in _ACTIVATIONS:
         raise LoadFailed(f"{place}: activation_function {activation!r} is not known")
-    return Splade(pooling=pooling, twice=activation == "log1p_relu", most=settings.get("max_active_dims"))
+    return Splade(pooling=pooling, double_log=activation == "log1p_relu", top_k=settings.get("max_active_dims"))
 
 
 def lexical(folder: Folder) -> Lexical | None:

@@ -50,12 +50,12 @@ class ImageProcessor:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _pixels(self, read: Callable[[], bytes], place: str) -> Pixels:
-        image = opened(read(), place)
+        image = open_image(read(), place)
         values = self._processor(images=image, return_tensors="np")["pixel_values"][0]
         return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def opened(data: bytes, place: str) -> Any:
+def open_image(data: bytes, place: str) -> Any:
     """Return the picture in RGB, upright; raises `InvalidRequest` for what is none, is broken or is too large."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 

@@ -156,7 +156,7 @@ def test_many_texts_are_read_in_turns(sizes: list[int], monkeypatch: pytest.Monk
     made = tinytokenizers.literal("bert")
     texts = ["中" * size for size in sizes]
     expected = [asyncio.run(made.pieces([text]))[0] for text in texts]
-    fresh = ChunkedTokenizer(made, placed=True)
+    fresh = ChunkedTokenizer(made, with_offsets=True)
     asyncio.run(fresh._places())
     real, turns = made.pieces, [0]
 

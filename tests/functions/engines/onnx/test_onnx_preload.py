@@ -68,7 +68,7 @@ def test_the_engine_is_registered_and_takes_onnx_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("told", "message_of"),
     [
         (
             "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from /me/model.onnx failed:Parsing failed.",
@@ -83,4 +83,4 @@ def test_the_engine_is_registered_and_takes_onnx_files() -> None:
     ],
 )
 def test_reasons_are_told_without_places(told: str, reason: str) -> None:
-    assert library.reason(RuntimeError(told)) == reason
+    assert library.message_of(RuntimeError(told)) == reason

@@ -112,7 +112,7 @@ def test_precision(
     stored: str | None,
     dtype: torch.dtype,
 ) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: bf16)
     found = precision.choose(quantization, torch.device(kind), stored)
     assert found.dtype == dtype
     assert found.stated is (quantization is not None)
@@ -124,7 +124,7 @@ def test_precision(
 
 @pytest.mark.parametrize("bf16", [True, False])
 def test_int8_is_served_on_the_cpu_and_checked(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: bf16)
     found = precision.choose("INT8", torch.device("cpu"), "bfloat16")
     assert (found.name, found.int8, found.stated, found.checked) == ("int8", True, True, True)
     assert found.dtype == found.first == torch.float32
@@ -160,7 +160,7 @@ def test_processors_that_compute_bf16(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
-    assert precision.computes_bf16() is expected
+    assert precision.has_native_bf16() is expected
 
 
 def ram(path: Path, **manifest: Any) -> int:
@@ -173,7 +173,7 @@ def test_what_is_checked_is_planned_with_its_weights_in_fp32(minilm: Path, monke
         assert found.detail["dtype"] == quantization
         assert found.bytes["ram"] > 90_856_960
         assert found.detail["weights"] < 90_856_960
-    monkeypatch.setattr(precision, "computes_bf16", lambda: True)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: True)
     found = plan.encoder(load(minilm), TransformersOptions(), Folder(minilm), 256)
     assert found.detail["dtype"] == "bf16"
     assert "fp32 if the model does not survive it" in found.notes[0]
