@@ -46,14 +46,14 @@ class ChunkedTokenizer:
         self._probed = False
 
     async def read(self, texts: Sequence[str], most: int) -> list[Tokens]:
-        """Return what `each` yields."""
+        """Return what `each` yields, as a list."""
         return [tokens async for tokens in self.each(texts, most)]
 
     async def each(self, texts: Sequence[str], most: int) -> AsyncIterator[Tokens]:
-        """Yield each text's tokens, to the end or, of a long one, until they are more than `most`.
+        """Yield each text's tokens; of a long text only as many parts as give more than `most` tokens.
 
-        They are those of the text in one go, but for a token at a cut where a text has no place for one. Cancelling
-        stops it.
+        The tokens equal those of the whole text, except at a cut in a text that offers no safe place for one.
+        Cancelling stops after the current part.
         """
         for batch in _batches(texts):
             if len(batch[0]) > split_points.PART:
@@ -93,7 +93,7 @@ class ChunkedTokenizer:
 
 
 def _concatenate(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, whole: bool) -> Tokens:
-    """Return the tokens of a text's parts as those of the text."""
+    """Concatenate the tokens of a text's parts, with spans and word numbers relative to the text."""
     words: list[Ids] = []
     above = 0
     for part in read:
@@ -109,7 +109,7 @@ def _concatenate(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, 
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield texts that are tokenised in one go: a long one alone."""
+    """Yield batches of texts to tokenise in one call; a long text is a batch by itself."""
     batch: list[str] = []
     count = 0
     for text in texts:

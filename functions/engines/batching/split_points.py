@@ -118,9 +118,9 @@ def _cut(text: str, begin: int, place: re.Pattern[str] | None) -> Span:
 
 
 def _splits_cleanly(sample: Sample, whole: Encoding, one: Encoding, other: Encoding) -> bool:
-    """Say whether two parts have the tokens of the whole, and the tokenizer itself sees a border between them.
+    """Return whether two parts have the tokens of the whole, with a word boundary between them.
 
-    Of tokens without places the ids alone count.
+    Without spans only the ids are compared.
     """
     first, count = sample.first + sample.left_out, len(one.ids)
     if not 0 < count < len(whole.ids) or not np.array_equal(whole.ids, np.concatenate([one.ids, other.ids])):
@@ -135,11 +135,11 @@ def _splits_cleanly(sample: Sample, whole: Encoding, one: Encoding, other: Encod
 
 
 def _begins(token: Span | None, then: Span | None) -> bool:
-    """Say whether a token stands where the next one begins: so does a mark for a space which was stripped."""
+    """Return whether a token starts where the next one does, as a stripped space marker does."""
     return token is not None and then is not None and token[0] == then[0]
 
 
 def _stripped_span(text: str, span: Sequence[int]) -> Span | None:
-    """Return where a token stands, without white space at its ends; None for one of white space only."""
+    """Return a token's span without white space at its ends; None for white space only."""
     begin, end = trimmed(text, *span)
     return (begin, end) if begin < end else None

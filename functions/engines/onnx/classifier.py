@@ -1,7 +1,4 @@
-"""A loaded ONNX model with a head of labels: everybody's items are merged into batches, and each gets its logits.
-
-It knows items and logits; what labels mean and how texts become items are the task's own.
-"""
+"""Sequence and token classification models on ONNX Runtime: items are batched across requests; each gets its logits."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _RANKS: dict[HeadKind, int] = {"sequence": 2, "token": 3}
 
 
 class OnnxClassifierModel:
-    """See `functions.engines.batching.classifier.ClassifierModel`."""
+    """Implements `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(
         self,

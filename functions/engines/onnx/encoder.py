@@ -1,7 +1,6 @@
-"""A loaded ONNX graph: tokenised items in, padded arrays through the session, one output and the mask out.
+"""Runs an ONNX graph: pads tokenised items into arrays and returns one output and the mask, in numpy.
 
-It pads and runs; what becomes of the output (labels, pooling) is the task's own. Its numbers are numpy's.
-"""
+Pooling and labels are applied by the callers."""
 
 from __future__ import annotations
 
@@ -33,12 +32,12 @@ _INTEGERS: dict[str, Integer] = {"tensor(int64)": np.int64, "tensor(int32)": np.
 _LEVELS = {"all": "ORT_ENABLE_ALL", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"}
 _FATAL = 4
 _OUTSIDE = re.compile(r"indices element out of data bounds, idx=(\d+)|input index out of range")
-"""What `Gather` says, and what it says where embeddings, their sum and its norm were fused to one step."""
-_UNKNOWN = "a text has a token that the tokenizer knows and the model does not: leave it out ({})"
+"""The error of `Gather`, and of the fused EmbedLayerNormalization."""
+_UNKNOWN = "a text has a token that the model has no embedding for: leave it out ({})"
 
 
 class Encoder:
-    """A session. `forward` runs in the compute thread only."""
+    """An inference session. Call `forward` from the compute thread only."""
 
     def __init__(self, session: Any, pad: int, name: str, first: int = 0) -> None:
         """`first` is the position of an input's first token."""
@@ -55,7 +54,7 @@ class Encoder:
     def output(self, names: Sequence[str], rank: int) -> str:
         """Return the first output that is called as one of `names`, else the first one with so many dimensions.
 
-        Raises `LoadFailed` that tells what there is.
+        Raises `LoadFailed` that lists the outputs.
         """
         named = next((name for name in names if self.outputs.get(name, 0) in (0, rank) and name in self.outputs), None)
         found = named or next((name for name, count in self.outputs.items() if count == rank), None)
@@ -100,7 +99,7 @@ def load(load_: Load, options: OnnxOptions, files: OnnxFiles, progress: Progress
 
 
 def settings(options: OnnxOptions, threads: int) -> Any:
-    """Return how a session runs: on so many threads, which sleep while there is nothing to do."""
+    """Return session options: `threads` intra-op threads, which sleep while idle."""
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = threads
     made.inter_op_num_threads = 1
@@ -120,14 +119,14 @@ def _first(config: Mapping[str, Any]) -> int:
 
 
 def _version_hint(error: Exception) -> str:
-    """Return what to do about a file that is newer than the library."""
+    """Return a hint for a file that is newer than the library."""
     if "opset" not in str(error).lower() and "IR version" not in str(error):
         return ""
     return f"; this is ONNX Runtime {onnxruntime.__version__}: install a newer one, or export with an older opset"
 
 
 def _trim_heap() -> None:
-    """Have the C library return what reading the graph took: it would keep half as much again as the weights."""
+    """Return memory freed after reading the graph to the system: malloc would keep half as much as the weights."""
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)
@@ -147,7 +146,7 @@ def _input_type(value: Any, name: str) -> Integer:
 
 
 def _is_unknown_token(error: Exception, ids: Mask) -> bool:
-    """Say whether it is about a token that the graph's table has no row for; positions and segments have tables too."""
+    """Return whether the error is about a token id without an embedding, not a position or token type."""
     found = _OUTSIDE.search(str(error))
     if found is None or "position" in str(error):
         return False

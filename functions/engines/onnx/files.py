@@ -1,8 +1,7 @@
-"""The files of an ONNX model: the graph, the weights beside it that it names, and the folder its small files lie in.
+"""Finds the files of an ONNX model: the graph, its external data files, and the folder with config and tokenizer.
 
-Of the graph it reads what it must, straight from the protobuf, without the weights in it and without a library. Field
-numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
-"""
+The locations of external data are read directly from the protobuf, without loading weights. Field numbers are those of
+onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ class OnnxFiles:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                     return sorted(_locations(data))
             except (ValueError, IndexError):
-                raise LoadFailed(f"{self.file.name} is no ONNX model, or was not brought here in full") from None
+                raise LoadFailed(f"{self.file.name} is not an ONNX model, or its download is incomplete") from None
 
     def _external_file(self, place: str) -> Path:
         parts = PurePosixPath(place).parts

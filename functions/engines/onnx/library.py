@@ -1,7 +1,6 @@
-"""ONNX Runtime, imported with its telemetry off and its errors in words that people can read.
+"""Imports ONNX Runtime with telemetry off, and shortens its error messages.
 
-Its official builds start an uploader thread at import and report to their maker; a model served here tells nobody.
-"""
+Official builds start an uploader thread at import that reports usage to the vendor; it is never started here."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _PLACE = re.compile(r"[\"']?(?<![\w.])/[^\s\"']*/([^\s/\"']*)[\"']?")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that memory ran out."""
+    """Return whether an error means that memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory):
         return True
     return any(words in str(error).lower() for words in _MEMORY)

@@ -1,4 +1,4 @@
-"""The bytes an ONNX model will take, from its files' sizes and an estimate of what a batch needs. It loads nothing."""
+"""Estimates the bytes an ONNX model needs, from its files' sizes and the activations of a batch. Loads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first batch, computed while loading: a graph that cannot serve is found out before anybody asks it."""
+"""Computes a first batch while loading, so that a graph that cannot run fails the load and not the first request."""
 
 from __future__ import annotations
 

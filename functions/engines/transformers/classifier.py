@@ -1,7 +1,4 @@
-"""A loaded model with a head of labels: everybody's items are merged into batches, and each gets its logits.
-
-It knows items and logits; what labels mean and how texts become items are the task's own.
-"""
+"""Sequence and token classification models on torch: items of all requests are batched, and each gets its logits."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _AUTO: dict[HeadKind, str] = {
 
 
 class TransformersClassifierModel:
-    """See `functions.engines.batching.classifier.ClassifierModel`."""
+    """Implements `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""A loaded encoder: tokenised items in, padded tensors through the model, its output and the mask out.
+"""Runs an encoder on torch: pads or packs tokenised items into a batch and returns the model's output and mask.
 
-It pads and runs; what becomes of the output (pooling, a head's scores, labels) is the task's own.
-"""
+Pooling, classification heads and labels are applied by the callers."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 
 _PACKED_PADDING = 0.05
-"""Embeddings and heads still see padding; measured on MiniLM."""
+"""Cost of padding in packed batches, whose embeddings and heads are still padded; measured on MiniLM."""
 
 
 class Encoder:
-    """Weights on a device. Its methods run in the compute thread only, or while loading."""
+    """A model on its device. Call its methods from the compute threads only, or while loading."""
 
     def __init__(self, model: Any, device: torch.device, dtype: torch.dtype, threads: int = 1) -> None:
         self.model = model
@@ -42,28 +41,28 @@ class Encoder:
         self.device = device
         self.dtype = dtype
         self.packs = False
-        """Batches go through the layers without their padding."""
+        """Batches run through the layers without padding."""
         self.precision = precision.name(dtype)
         self.precision_note = ""
-        """What came of comparing the model with itself in fp32."""
+        """The result of comparing the model with itself in fp32, as a sentence."""
         text = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
         self._pad: int | None = getattr(text, "pad_token_id", None)
         self._text = text
         self._takes_token_types = "token_type_ids" in inspect.signature(model.forward).parameters
 
     def take_model(self) -> Any:
-        """Return the model and keep none, so that it is gone when whoever takes it lets go."""
+        """Return the model and drop the reference to it, so that the caller can free it."""
         model, self.model = self.model, None
         return model
 
     def set_model(self, optimized: OptimizedModel) -> None:
-        """Take on what tuning made of the model."""
+        """Use the optimised model."""
         self.model, self.dtype, self.packs = optimized.model, optimized.precision.dtype, optimized.packed
         self.precision, self.precision_note = optimized.precision.name, optimized.note
 
     @property
     def stateless(self) -> bool:
-        """Whether several threads may compute at once: the model is one of the library's, and nothing in it changes."""
+        """Whether threads may share the model: a class of Transformers that changes no state in its forward pass."""
         settings = vars(self._text)
         rotary = str(settings.get("rope_parameters") or settings.get("rope_scaling") or "")
         moving = "dynamic" in rotary or "longrope" in rotary
@@ -71,11 +70,11 @@ class Encoder:
 
     @property
     def padding(self) -> float:
-        """What a token of padding costs, as a share of what a token costs."""
+        """The cost of a padding token relative to a real one."""
         return _PACKED_PADDING if self.packs else 1.0
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen, for `facts`."""
+        """Return what was chosen while loading, for `GET /v1/functions`."""
         notes: dict[str, Any] = {"precision": self.precision_note} if self.precision_note else {}
         if not _is_library(self.model):
             notes["remote_code"] = True
@@ -92,7 +91,7 @@ class Encoder:
         return self._forward(self.model, items, packed=self.packs)
 
     def check_output(self, items: Sequence[Item], pool_fn: PoolFn | None, model: Any, *, packed: bool) -> CheckOutput:
-        """Return what a model says to the items of a check."""
+        """Return the output of a model for the check's items, as it is compared."""
         with torch.inference_mode():
             return numerics.check_output(*self._forward(model, items, packed=packed), pool_fn)
 
@@ -123,8 +122,8 @@ class Encoder:
     def _padding(self, items: Sequence[Item]) -> int:
         """Return the id to pad with.
 
-        Classifiers made of decoders look for the last token that is not padding by its id. Where the model's files name
-        none it is one that no input ends with, and the model is told.
+        Decoders with a classification head find the last token by the padding id. Where the files name none, an id
+        that no input of the batch ends with is chosen and set in the model's configuration.
         """
         if self._pad is not None:
             return self._pad
@@ -189,7 +188,7 @@ def _load(
 
 
 class BatcherSettings(TypedDict):
-    """How a `Batcher` is to feed an encoder."""
+    """The keyword arguments of a `Batcher` for an encoder."""
 
     budget: int
     overhead: int
@@ -201,7 +200,7 @@ class BatcherSettings(TypedDict):
 
 
 def batcher_settings(options: TransformersOptions, plan: Plan, encoder: Encoder) -> BatcherSettings:
-    """Return it as planned; batches side by side only for models that are known to keep nothing between calls."""
+    """Return the planned settings; parallel lanes only for models that are known to be stateless."""
     tokens, overhead = budget(options, plan, encoder.device)
     lanes = threads.lanes(encoder.device, encoder.threads) if encoder.stateless else 1
     return BatcherSettings(
@@ -245,7 +244,7 @@ def _load_model(
 
 
 def _rows(model: Any) -> int:
-    """Return how many tokens the model has embeddings for; no bound where it does not say."""
+    """Return the number of token embeddings; `sys.maxsize` where the model does not expose them."""
     try:
         table = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):
@@ -258,7 +257,7 @@ def _is_library(model: Any) -> bool:
 
 
 def _ignore_progress(stage: str, done: int = 0, total: int = 0) -> None:
-    """Tell nobody: what is read a second time is not more."""
+    """Ignore progress: the second read must not count twice."""
 
 
 def _check_positions(model: Any, longest: int) -> None:

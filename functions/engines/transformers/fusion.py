@@ -42,7 +42,7 @@ class LinearActivation:
 
 
 def fuse(model: nn.Module, pairs: Iterable[LinearActivation]) -> None:
-    """Let layers that can compute their activations, and take those out of the model."""
+    """Move activations into the prepacked layers before them, and replace them with `Identity`."""
     for pair in pairs:
         layer = model.get_submodule(pair.layer)
         if isinstance(layer, PrepackedLinear):
@@ -52,7 +52,7 @@ def fuse(model: nn.Module, pairs: Iterable[LinearActivation]) -> None:
 
 
 class _CallRecorder:
-    """What was called, with what."""
+    """Records the calls of linear layers and activations, with their inputs."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class _CallRecorder:
 
 @contextlib.contextmanager
 def recording(model: Any) -> Iterator[list[LinearActivation]]:
-    """Yield a list of the model's pairs, which is filled once it has answered and the context is left."""
+    """Yield a list that holds the model's fusible pairs once the context is left; run the model inside."""
     found: list[LinearActivation] = []
     recorder, hooks = _CallRecorder(), []
     modules = dict(_unshared_modules(model)) if isinstance(model, nn.Module) else {}
@@ -98,7 +98,7 @@ def recording(model: Any) -> Iterator[list[LinearActivation]]:
 
 
 def _unshared_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that stand in one place only, with their names."""
+    """Yield the modules that occur once in the model, with their names."""
     named = list(model.named_modules(remove_duplicate=False))
     times = Counter(id(module) for _, module in named)
     return ((name, module) for name, module in named if times[id(module)] == 1)

@@ -29,9 +29,9 @@ class Activation:
 
 
 class PrepackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
-    """A linear layer in oneDNN's own layout; fp32 stays fp32, with sums in another order.
+    """A linear layer with weights in oneDNN's packed layout; fp32 stays fp32, summed in another order.
 
-    `activation` is computed of the sums before they are rounded.
+    `activation` is fused: applied to the sums before they are rounded.
     """
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -51,7 +51,7 @@ class PrepackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to mypy 
 
 
 class Int8Linear(nn.Module):  # type: ignore[misc]
-    """A linear layer in 8 bits: weights scaled for each output, inputs for each token, as they come."""
+    """A linear layer in int8: weights quantised per output channel, inputs per token (dynamic)."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Int8Linear(nn.Module):  # type: ignore[misc]
 
 
 def can_prepack(dtype: torch.dtype) -> bool:
-    """Say whether weights of this kind can be laid out on this processor by this build of torch."""
+    """Return whether this build of torch can prepack weights of the dtype on this processor."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:

@@ -1,4 +1,4 @@
-"""How torch says that memory ran out, in the host's words."""
+"""Recognises torch's out-of-memory errors, frees its caches, and sets malloc's thresholds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CPU = ("not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an error means that RAM or a device's memory ran out."""
+    """Return whether an error means that RAM or a device's memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error).lower() for words in _CPU)
 
 
 def release() -> None:
-    """Give back what torch keeps for itself on an accelerator."""
+    """Free torch's memory cache on an accelerator."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
@@ -32,7 +32,7 @@ def out_of_memory(message: str) -> OutOfMemory:
 
 
 def raise_malloc_thresholds() -> None:
-    """Let the C library keep what is freed for the next batch, where it can be told so.
+    """Raise glibc's mmap and trim thresholds, so that freed memory is kept for the next batch.
 
     Otherwise it gives large tensors back to the system and gets them anew, page by page, in each layer.
     """

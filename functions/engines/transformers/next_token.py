@@ -1,7 +1,7 @@
-"""A language model asked for yes or no, on torch: what its next token would be, for documents behind a shared start.
+"""Scores yes or no by a causal language model's next-token logits, for documents that share a prompt prefix.
 
-The start (prompt, instruction, query) goes through the model once for all documents of a request, and its keys and
-values are read by every batch. Of the vocabulary only the answers' rows are computed, for each input's last token.
+The prefix (instruction and query) is prefilled once for all documents of a request, and its KV cache is shared by
+every batch. Of the output layer only the rows of the answers are computed, for each input's last token.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _UNSERVED = ("logit_scale", "logits_scaling", "output_multiplier")
 
 
 class Suffix(msgspec.Struct, frozen=True):
-    """One input: a start, and what follows it."""
+    """One input: the shared prefix, and the ids after it."""
 
     start: CachedPrompt
     ids: Ids
 
 
 class _SharedPrefixLayer(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
-    """A layer's keys and values of a start, read by all inputs of a batch. What they add is not kept."""
+    """One layer's cached keys and values, shared by all inputs of a batch. New ones are not stored."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class _SharedPrefixLayer(DynamicLayer):  # type: ignore[misc]  # Transformers is
 
 
 class NextTokenScorer:
-    """See `functions.rerank.yes_no.Answers`. An answer is the log of the odds of yes against no.
+    """Implements `functions.rerank.yes_no.Answers`: the log odds of yes against no.
 
-    For a model that has no token for no it is the logit of yes.
+    Without a token for no, the score is the logit of yes.
     """
 
     def __init__(self, plan: Plan, encoder: Encoder, options: TransformersOptions, yes: int, no: int | None) -> None:
@@ -94,7 +94,7 @@ class NextTokenScorer:
             self._starts.forget(shared)
 
     def shares(self, tokens: int) -> bool:
-        """Say whether a start of so many tokens is computed once: one that memory is planned for."""
+        """Return whether a prefix of `tokens` is cached: one that memory was planned for."""
         return 0 < tokens <= self._starts.room
 
     def detail(self) -> dict[str, Any]:

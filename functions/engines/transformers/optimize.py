@@ -1,7 +1,6 @@
-"""A model made faster on a CPU, checked against the model as it was loaded: packing, layouts, fused layers, bf16, int8.
+"""Optimises a model for the CPU while loading: packed batches, prepacked and fused linear layers, bf16 or int8.
 
-What does not come out the same is taken back, and what was found is said. It runs while loading, in one thread.
-"""
+Each step is compared with the model as it was loaded, and undone where the output differs too much."""
 
 from __future__ import annotations
 
@@ -19,31 +18,31 @@ from host.errors import LoadFailed
 
 
 class CheckRunner(Protocol):
-    """Puts the same texts to a model, packed or padded, and returns what it says; raises what the model raises."""
+    """Runs a model on the check texts, packed or padded; raises what the model raises."""
 
     def __call__(self, model: Any, *, packed: bool) -> CheckOutput: ...  # noqa: D102
 
 
 class OptimizedModel(msgspec.Struct, kw_only=True, frozen=True):
-    """What became of a model."""
+    """The optimised model and how it is to be run."""
 
     model: Any
     precision: Precision
     packed: bool = False
     """It computes packed batches."""
     prepacked: bool = False
-    """Its matrices lie as the processor likes them."""
+    """Its weights are in oneDNN's packed layout, or int8."""
     note: str = ""
-    """What the check said, as a sentence."""
+    """The result of the precision check, as a sentence."""
 
 
 def optimize(
     model: Any, wanted: Precision, run_check: CheckRunner, reload: Callable[[], Any], *, pack: bool = True
 ) -> OptimizedModel:
-    """Return the model in the precision that is wanted, or in fp32 where it does not survive one that nobody stated.
+    """Return the model in the wanted precision, or in fp32 where an automatically chosen one changes it too much.
 
-    The model comes in `wanted.first`; `reload` reads it anew. Raises `LoadFailed` for a
-    stated precision that it does not survive, and for a model that gives no numbers.
+    The model comes in `wanted.first`; `reload` reads it again. Raises `LoadFailed` when the manifest's precision cannot
+    be used, and for a model with non-finite output.
     """
     with fusion.recording(model) as pairs:
         before = _run(run_check, model, packed=False)
@@ -75,7 +74,7 @@ def optimize(
 
 
 def _unchecked(model: Any, wanted: Precision) -> OptimizedModel:
-    """Return the model as stated, or untouched, where it does not take texts alone and cannot be compared."""
+    """Return a model that cannot be compared, as it takes more than texts: in the stated precision or as loaded."""
     why = "not compared with fp32: the model does not take texts alone"
     if not wanted.checked:
         return OptimizedModel(model=model, precision=wanted)
@@ -87,7 +86,7 @@ def _unchecked(model: Any, wanted: Precision) -> OptimizedModel:
 
 
 def _try_packing(model: Any, before: CheckOutput, run_check: CheckRunner) -> bool:
-    """Prepare the model for packed batches and say whether it answers the same in them."""
+    """Prepare the model for packed batches; return whether its output is unchanged."""
     if not packing.prepare(model):
         return False
     fits, _ = _within(before, _run(run_check, model, packed=True), numerics.SAME)
@@ -104,7 +103,7 @@ def _try_prepacking(
     packs: bool,
     pairs: Sequence[LinearActivation],
 ) -> OptimizedModel:
-    """Return an fp32 model with its matrices laid out anew, or as it was where that changes it."""
+    """Return an fp32 model with prepacked weights, or reloaded where that changes its output."""
     if not _prepack(model, wanted, pairs):
         return OptimizedModel(model=model, precision=wanted, packed=packs)
     fits, _ = _within(before, _run(run_check, model, packed=packs), numerics.SAME)
@@ -128,7 +127,7 @@ def _reload_cast(reload: Callable[[], Any], wanted: Precision, *, packs: bool) -
 
 
 def _cast(model: Any, wanted: Precision) -> None:
-    """Bring parameters to the dtype, one by one. Buffers stay: rotary frequencies are meant to be fp32."""
+    """Cast parameters one by one. Buffers stay: rotary frequencies are meant to be fp32."""
     if wanted.dtype is torch.float32:
         return
     for parameter in model.parameters():
@@ -137,7 +136,7 @@ def _cast(model: Any, wanted: Precision) -> None:
 
 
 def _prepack(model: Any, wanted: Precision, pairs: Sequence[LinearActivation]) -> bool:
-    """Lay the matrices out anew, with their activations, or bring them to 8 bits; False where torch cannot."""
+    """Prepack linear layers and fuse activations, or quantise to int8; False where torch cannot."""
     if not wanted.int8 and not linear.can_prepack(wanted.dtype):
         return False
     try:
@@ -154,7 +153,7 @@ def _prepack(model: Any, wanted: Precision, pairs: Sequence[LinearActivation]) -
 
 
 def _run(run_check: CheckRunner, model: Any, *, packed: bool) -> CheckOutput | None:
-    """Return what the model says; None where it raises anything but that memory ran out."""
+    """Return the model's output; None where it raises anything but out of memory."""
     try:
         return run_check(model, packed=packed)
     except Exception as error:

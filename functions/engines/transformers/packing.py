@@ -1,9 +1,7 @@
-"""Batches without padding: between a model's first layer and its last, all tokens of a batch lie on one axis.
+"""Runs batches without padding (unpadding, varlen): between the first and last layer all tokens lie on one axis.
 
-Embeddings before and heads after it see the padded batch they are written for; linear layers see no padding, and
-attention runs over each input by itself. It uses Transformers' own interface for attention, so it serves models that
-do, and whether a model comes out the same is for `tuning` to check.
-"""
+Embeddings and heads still see the padded batch; attention runs over each input by itself, through Transformers'
+attention interface. `optimize` checks that a model's output is unchanged."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ _NAME = "coldframe_packed"
 
 
 _STEP = 16
-"""Tokens by which an input's attention grows. oneDNN makes a program for each new size, which takes longer than to
-compute with it once."""
+"""Attention lengths are rounded up to a multiple of this: oneDNN compiles a kernel for each new size, which costs more
+than one computation with it."""
 
 
 def _rounded(tokens: int) -> int:
@@ -36,7 +34,7 @@ def _rounded(tokens: int) -> int:
 
 
 def padded_length(length: int) -> int:
-    """Return the tokens that the attention of one input is computed for."""
+    """Return the length an input's attention is computed with."""
     return -(-length // _STEP) * _STEP
 
 
@@ -103,7 +101,7 @@ _current = _Current()
 
 @contextlib.contextmanager
 def packed(batch: Batch) -> Iterator[None]:
-    """Let models that are prepared for it compute this batch packed."""
+    """Make prepared models compute this batch packed, in this thread and context."""
     _current.batch = batch
     try:
         yield
@@ -112,7 +110,7 @@ def packed(batch: Batch) -> Iterator[None]:
 
 
 def prepare(model: Any) -> bool:
-    """Let the model compute packed batches; False for one that cannot, which stays as it is."""
+    """Hook the model for packed batches; False for one that does not support it, which stays unchanged."""
     layers = _layers(model)
     if not layers or not getattr(model, "_supports_attention_backend", False):
         return False
@@ -192,7 +190,7 @@ def _attention(
 _PLAIN_ARGUMENTS = frozenset(
     {"dropout", "scaling", "is_causal", "position_ids", "use_cache", "cache", "output_attentions", "deterministic"}
 )
-"""What an attention layer may say without its attention being any other than the plain one. Nothing is trained here."""
+"""Keyword arguments of attention layers that leave it plain scaled dot-product attention in inference."""
 
 
 def _plain_attention(

@@ -1,4 +1,4 @@
-"""The manifest's `quantization` as the numbers a model is computed in, and what this machine's processor can do."""
+"""Resolves the manifest's `quantization` to a dtype or int8, by what the device and processor support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Precision(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model is to be computed in."""
+    """The precision a model is computed in."""
 
     dtype: torch.dtype
     int8: bool = False
@@ -66,7 +66,7 @@ def choose(quantization: str | None, device: torch.device, stored: str | None) -
 
 
 def has_native_bf16() -> bool:
-    """Say whether the CPU multiplies bf16 itself; others only pretend to, and are slower in it than in fp32."""
+    """Return whether the CPU multiplies bf16 natively; others emulate it, slower than fp32."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         known = torch.cpu.get_capabilities()
         return bool(known.get("avx512_bf16") or known.get("amx_bf16"))

@@ -1,7 +1,6 @@
-"""A model's weights from safetensors, as the architecture that `config.json` names.
+"""Loads a model's safetensors weights into the architecture that `config.json` names.
 
-Python code in the folder runs only where the manifest trusts it.
-"""
+Python code in the folder runs only with `trust_remote_code`."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ def _first_line(error: Exception, folder: Folder) -> str:
 
 
 def _only_head(model: Any, missing: list[str]) -> bool:
-    """Say whether all that is missing stands on top of the model; a pooler is part of a head."""
+    """Return whether only weights of the head are missing; a pooler counts as part of it."""
     base = f"{model.base_model_prefix}."
     return all(not name.startswith(base) or name.startswith(f"{base}pooler.") for name in missing)
 

@@ -1,8 +1,7 @@
-"""ColbertConfig interaction: how the files of a ColBERT model say that a text becomes a vector for each of its tokens.
+"""Reads ColBERT settings from a model's files: markers, lengths, query expansion, and tokens without vectors.
 
-Three kinds of folder say it: sentence-transformers' MultiVectorEncoder, PyLate's, and Stanford's ColBERT
-(Santhanam et al. 2021, arXiv:2112.01488); BGE-M3 has a layer for it beside a model that pools.
-"""
+Supports sentence-transformers' MultiVectorEncoder, PyLate, and Stanford's ColBERT (Santhanam et al. 2021,
+arXiv:2112.01488), and BGE-M3's ColBERT layer beside a pooling model (arXiv:2402.03216)."""
 
 from __future__ import annotations
 
@@ -38,12 +37,12 @@ class Expansion(msgspec.Struct, kw_only=True, frozen=True):
     fixed: bool = True
     """Queries that are longer are cut to `length`."""
     attend: bool = False
-    """The text's tokens see the mask tokens."""
+    """Mask tokens are attended to."""
     token: str | None = None
 
 
 class ColbertConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """What is made of the states of tokens."""
+    """How token states become ColBERT vectors."""
 
     steps: tuple[Step, ...]
     """(`Dense`, its folder), (`Linear`, a file with `linear.weight`) or (`Normalize`, "")."""
@@ -61,14 +60,14 @@ class ColbertConfig(msgspec.Struct, kw_only=True, frozen=True):
 
 
 def is_one(listed: Sequence[Module], config: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Say whether a folder's files are those of a ColBERT model."""
+    """Return whether the files are those of a ColBERT model."""
     if not listed:
         return _STANFORD in (config.get("architectures") or ())
     return settings.get("model_type") in _MODEL_TYPES or any(module.kind == "MultiVectorMask" for module in listed)
 
 
 def beside(folder: Folder) -> ColbertConfig | None:
-    """Return BGE-M3's way, where its layer lies beside the model as safetensors."""
+    """Return BGE-M3's ColBERT layer if its file lies beside the model as safetensors."""
     file = f"{BESIDE}.safetensors"
     if not folder.has(file):
         return None

@@ -1,7 +1,6 @@
-"""How a model's own files say that vectors are made: sentence-transformers' modules, pooling, prompts, lengths.
+"""Reads how a sentence-transformers model makes vectors from its files: modules, pooling, prompts, lengths.
 
-Options of the manifest go before the files; what was chosen, and by whom, is written down in `notes`.
-"""
+The manifest's options override the files; `notes` records each choice and its source."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from host.errors import LoadFailed
 
 Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
 VectorKind = Literal["dense", "sparse", "colbert"]
-"""What an input becomes: one vector, weights of words, or a vector for each token."""
+"""One vector per input, sparse weights of the vocabulary, or one vector per token."""
 Step = tuple[str, str]
 """What follows pooling: (`Dense` or `LayerNorm`, its folder) or (`Normalize`, "")."""
 
@@ -31,7 +30,7 @@ _FLAGS: dict[str, Mode] = {
     "pooling_mode_weightedmean_tokens": "weighted_mean",
     "pooling_mode_lasttoken": "last",
 }
-"""The flags of `1_Pooling/config.json`, in the order in which several are put behind one another."""
+"""The flags of `1_Pooling/config.json`, in the order in which several modes are concatenated."""
 
 _MODES: dict[str, Mode] = {
     "cls": "cls",
@@ -41,14 +40,14 @@ _MODES: dict[str, Mode] = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-"""The words of newer files' `pooling_mode`."""
+"""The values of `pooling_mode` in newer files."""
 
 DUAL_ENCODERS = frozenset({"clip", "siglip"})
-"""Model types with a tower for texts and one for pictures, whose vectors lie in one space."""
+"""Model types with a text tower and an image tower that share a vector space."""
 
 
 class LayoutOverrides(msgspec.Struct, kw_only=True, frozen=True):
-    """What the manifest says of it, which goes before the files; `auto` leaves it to them."""
+    """The manifest's options, which override the files; `auto` uses what the files state."""
 
     pooling: Mode | Literal["auto"] = "auto"
     normalize: bool | Literal["auto"] = "auto"
@@ -95,18 +94,18 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
     sparse: Splade | Lexical | StaticSparse | None = None
     colbert: ColbertConfig | None = None
     dual_encoder: bool = False
-    """The model has a tower for pictures besides the one for texts."""
+    """The model also has an image tower (CLIP, SigLIP)."""
     missing: dict[str, str] = {}
-    """Why the model makes no vectors of a kind that its folder has a file for."""
+    """Kind -> why the model does not make it although its folder has a file for it."""
     notes: tuple[str, ...] = ()
 
     @property
     def normalizes(self) -> bool:
-        """Say whether vectors come out with length 1."""
+        """Whether dense vectors are L2-normalised."""
         return bool(self.steps) and self.steps[-1][0] == "Normalize"
 
     def detail(self, size: int) -> dict[str, Any]:
-        """Return what an instance tells of it, on any engine; `size` is a whole vector's numbers."""
+        """Return the details an instance reports, on any engine; `size` is the full dimension."""
         return {
             "dimension": min(self.size or size, size),
             "dimensions": list(self.sizes) if isinstance(self.sizes, tuple) else self.sizes,
@@ -251,7 +250,7 @@ def _dense(
         dual_encoder=dual_encoder,
         missing=missing,
         notes=(
-            "texts and pictures in one space" if dual_encoder else f"pooling: {' + '.join(pooling)} ({how})",
+            "texts and images in one space" if dual_encoder else f"pooling: {' + '.join(pooling)} ({how})",
             *depth,
             _scaling_note(scaled),
             *((f"vectors of each kind: {', '.join(kinds)}",) if len(kinds) > 1 else ()),

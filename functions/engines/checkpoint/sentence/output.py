@@ -1,4 +1,4 @@
-"""An input with what is to be made of it, and what was made of it. It knows no library that computes."""
+"""The input and output of sentence models: an item with the kinds of vectors to make, and the vectors made."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from functions.engines.checkpoint.sentence.layout import VectorKind
 
 Vector = npt.NDArray[np.float32]
 Weights = tuple[npt.NDArray[np.int32], Vector]
-"""Ids of the vocabulary, ascending, and the weight of each; all others weigh nothing."""
+"""A sparse vector: ascending token ids and their weights."""
 
 
 class SentenceItem(Item, frozen=True):
-    """An input, and what is to be made of it."""
+    """An input with the kinds of vectors to make of it."""
 
     kinds: tuple[VectorKind, ...] = ("dense",)
     output_mask: npt.NDArray[np.bool_] | None = None
-    """The tokens that get a vector of their own; None for all."""
+    """(tokens,): the tokens that get a vector of their own (ColBERT); None for all."""
     attended: int | None = None
-    """The tokens at the start that the others see; None for all."""
+    """The number of tokens at the start that are attended to; None for all."""
 
 
 class SentenceOutput(msgspec.Struct):
-    """What was made of one input."""
+    """The vectors of one input; None for kinds that were not asked for."""
 
     dense: Vector | None = None
     sparse: Weights | None = None

@@ -1,7 +1,7 @@
 """The routes through a model that treats queries and documents differently: sentence-transformers' Router, once `Asym`.
 
-Each way is a whole model with a layout of its own; what stands before and behind the Router belongs to all of them. A
-model without a Router has one way.
+Each route is a whole model with its own layout; modules before and after the Router belong to all routes. A model
+without a Router has one route, named "".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functions.engines.checkpoint.sentence.modules import ROUTERS, Module
 from host.errors import LoadFailed
 
 TextRole = Literal["query", "document", ""]
-"""What a text is said to be; empty where nobody says."""
+"""The role of a text in retrieval; empty where the request names none."""
 
 _NAMES: dict[TextRole, tuple[str, ...]] = {
     "query": ("query",),
@@ -35,7 +35,7 @@ class Router(msgspec.Struct, kw_only=True, frozen=True):
 
     layouts: dict[str, Layout]
     routes: dict[TextRole, str]
-    """What has no way is not in it."""
+    """The route for each role; roles without a route are missing."""
 
 
 def read(folder: Folder, overrides: LayoutOverrides) -> Router:
@@ -84,7 +84,7 @@ def _router(folder: Folder, router: Module) -> tuple[dict[str, list[Module]], di
 
 
 def _routes(inner: Mapping[str, Sequence[Module]], parameters: Mapping[str, Any], place: str) -> dict[TextRole, str]:
-    """Return the route that a text takes for all that it may be said to be, as sentence-transformers chooses it."""
+    """Return the route for each role, chosen as sentence-transformers does."""
     mappings = _mappings(parameters.get("route_mappings") or {}, place)
     default = parameters.get("default_route")
     if default is None and parameters.get("allow_empty_key", True):
@@ -117,6 +117,8 @@ def _mappings(said: Mapping[str, str], place: str) -> dict[tuple[Any, Any], str]
         try:
             task, modality = ast.literal_eval(spelt)
         except (ValueError, SyntaxError, TypeError):
-            raise LoadFailed(f"{place}: route_mappings has {spelt!r}, which is no pair of task and modality") from None
+            raise LoadFailed(
+                f"{place}: route_mappings has {spelt!r}, which is not a pair of task and modality"
+            ) from None
         found[task, modality if isinstance(modality, str | None) else tuple(modality)] = name
     return found

@@ -1,6 +1,6 @@
 """Prepares ColBERT queries and documents: their marker tokens, lengths, expansion, and which tokens get a vector.
 
-It resolves what the files spell as words into ids of the vocabulary, and makes tokenised texts ready to compute.
+Resolves the token strings of the model's files to ids of its vocabulary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ColbertInputs:
     def __init__(self, layout: Layout, model: Folder, tokens: FastTokenizer) -> None:
         config = layout.colbert or ColbertConfig(steps=())
         self.default: Task | None = "document" if layout.kinds == ("colbert",) else None
-        """The task of a text when nobody says which it is."""
+        """The task of a text for which the request names none."""
         self.prompts = dict(layout.prompts)
         """Texts before inputs, by name, without what is put there as a token."""
         self._config = config
@@ -51,7 +51,7 @@ class ColbertInputs:
         return said if said is None or expansion is None else max(said, expansion.length)
 
     def wanted(self, items: Sequence[Item], kinds: tuple[VectorKind, ...], task: Task | None) -> list[Item]:
-        """Return the items with what is to be made of each."""
+        """Return the items as `SentenceItem`s that name the kinds of vectors to make."""
         if "colbert" not in kinds:
             return [SentenceItem(ids=item.ids, prompt=item.prompt, kinds=kinds) for item in items]
         return [self._one(item, kinds, task) for item in items]
@@ -76,7 +76,7 @@ class ColbertInputs:
         return output_mask
 
     def _add_marker(self, task: Task, marker: str, tokens: FastTokenizer) -> None:
-        """Note what marks a task: a token where the vocabulary has one, alone or with what follows it, else text."""
+        """Set a task's marker: as a token where the vocabulary has it, else as text of the prompt."""
         prompt = self.prompts.get(task, "").removeprefix(marker)
         for word in (marker, marker.split(None, 1)[0] if marker.split() else ""):
             found = tokens.id(word)
@@ -92,7 +92,7 @@ class ColbertInputs:
 
 
 def with_text_prompts(layout: Layout, tasks: ColbertInputs) -> Layout:
-    """Return the layout with the prompts that are left as texts."""
+    """Return the layout with the prompts that are text, not marker tokens."""
     return msgspec.structs.replace(layout, prompts=tasks.prompts)
 
 

@@ -1,7 +1,4 @@
-"""A loaded ONNX graph that turns texts into vectors: everybody's items are merged into batches, encoded and pooled.
-
-It knows items and vectors; prompts, sizes and what is asked of them are the task's own.
-"""
+"""Sentence embedding models on ONNX Runtime: items of all requests are batched, encoded, and pooled into vectors."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ _POOLED = "sentence_embedding"
 
 
 class OnnxSentenceModel:
-    """An encoder with its head. `size` is a vector's numbers, `longest` an input's tokens, special ones included."""
+    """An encoder with its head. `size` is the dimension, `longest` the most tokens, special ones included."""
 
     def __init__(
         self, plan: Plan, layout: Layout, encoder: Encoder, tokens: FastTokenizer, options: OnnxOptions, folder: Folder

@@ -31,19 +31,19 @@ from host.function import Load, Plan, Progress
 
 
 class ImageItem(Item, frozen=True):
-    """A picture to embed; `ids` only count its places in a batch."""
+    """An image to embed; `ids` only reserve its tokens in a batch."""
 
     pixels: Pixels = msgspec.field(default_factory=lambda: np.zeros((3, 1, 1), dtype=np.float32))
     """(channels, height, width)."""
 
     @classmethod
     def of(cls, pixels: Pixels, tokens: int) -> Self:
-        """Return the item of a picture that takes `tokens` places."""
+        """Return the item of an image that takes `tokens` tokens."""
         return cls(ids=np.zeros(tokens, dtype=np.int32), pixels=pixels)
 
 
 class DualEncoder:
-    """Two towers. `size` is a vector's numbers, `longest` a text's tokens, special ones included."""
+    """A text and an image tower. `size` is the dimension, `longest` the most tokens of a text, special ones too."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What follows the encoder: the states of tokens to one vector, to weights of words, or to a vector for each token."""
+"""Applies a sentence model's head to token states: one dense vector, sparse weights, or a vector per token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from functions.engines.transformers.sentence.pooling import pool
 
 
 class SentenceHead:
-    """Turns the encoder's output into vectors, in fp32. `size` is what a dense vector has numbers."""
+    """Turns the encoder's output into vectors, in fp32. `size` is the dense dimension."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class SentenceHead:
         special: Sequence[int] = (),
         states: States = layer_pooling.last,
     ) -> None:
-        """`special` are ids of the vocabulary that mean no word."""
+        """`special` are the ids of special tokens, which get no sparse weight."""
         self._layout = layout
         self._states = states
         self._special = np.array(special, dtype=np.int32)
@@ -42,7 +42,7 @@ class SentenceHead:
         self._lexical = layers.load((("Linear", lexical),), folder, hidden, device)[0] if lexical else []
 
     def __call__(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[SentenceOutput]:
-        """Return what each item wants, from the encoder's output, and the mask of (items, tokens)."""
+        """Return each item's vectors, from the encoder's output and the mask, (items, tokens)."""
         found = [SentenceOutput() for _ in items]
         if isinstance(self._layout.sparse, Splade):
             for one, weights in zip(
@@ -81,7 +81,7 @@ class SentenceHead:
 
 
 def kinds(item: Item) -> tuple[VectorKind, ...]:
-    """Return what is to be made of an item; plain ones become dense vectors."""
+    """Return the kinds of vectors an item asks for; plain items get dense ones."""
     return item.kinds if isinstance(item, SentenceItem) else ("dense",)
 
 

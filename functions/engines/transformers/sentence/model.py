@@ -1,7 +1,4 @@
-"""A loaded model that turns texts into vectors: everybody's items are merged into batches, encoded and pooled.
-
-It knows items and vectors; prompts, sizes and what is asked of them are the task's own.
-"""
+"""Sentence embedding models on torch: items of all requests are batched, encoded, and pooled into vectors."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ _COPIES = 3
 
 
 class SentenceModel:
-    """An encoder with its head. `size` is a dense vector's numbers, `longest` an input's tokens, special ones too."""
+    """An encoder with its head. `size` is the dense dimension, `longest` the most tokens, special ones included."""
 
     def __init__(
         self,
@@ -103,7 +100,7 @@ class SentenceModel:
         encoder = encoders.load(load, plan, options, model, progress, auto, tokens=tokens, pool_fn=pool_fn)
         hidden = getattr(encoder.model.config, "hidden_size", None)
         if not isinstance(hidden, int):
-            raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
+            raise LoadFailed(f"{type(encoder.model).__name__} has no hidden states for tokens: it cannot embed texts")
         head = SentenceHead(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
         return cls(plan, layout, encoder, head, tokens, options, ColbertInputs(layout, model, tokens))
 
@@ -112,7 +109,7 @@ class SentenceModel:
         return [output.dense for output in await self.outputs(items) if output.dense is not None]
 
     async def outputs(self, items: Sequence[Item]) -> list[SentenceOutput]:
-        """Return what each item wants, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
+        """Return the vectors of each item, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         return await self._batcher.run(items)
 
     def detail(self) -> dict[str, Any]:

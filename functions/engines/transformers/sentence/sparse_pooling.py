@@ -1,4 +1,4 @@
-"""Logits or the states of tokens to sparse vectors: weights of the vocabulary's words, in fp32."""
+"""Pools logits (SPLADE) or token weights (BGE-M3) into sparse vectors of the vocabulary, in fp32."""
 
 from __future__ import annotations
 

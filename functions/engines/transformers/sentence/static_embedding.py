@@ -1,8 +1,7 @@
-"""A loaded table of vectors or weights for tokens: a text becomes the mean of its tokens' rows, or their weights.
+"""Static embedding models: a text becomes the mean of its tokens' rows of a table, or its tokens' weights.
 
-There is no encoder: sentence-transformers' StaticEmbedding, also as model2vec saves it, and SparseStaticEmbedding. It
-has what `SentenceModel` has.
-"""
+There is no encoder: sentence-transformers' StaticEmbedding (also as model2vec saves it) and SparseStaticEmbedding. The
+interface is that of `SentenceModel`."""
 
 from __future__ import annotations
 
@@ -36,14 +35,14 @@ UNBOUNDED = 1 << 20
 """Tokens of an input where no file says how many: a mean has no last position."""
 _BATCH = 65_536
 _RUNTIME = 48 << 20
-"""FastTokenizer, allocator and thread stacks."""
+"""Tokenizer, allocator and thread stacks."""
 _CUDA_CONTEXT = 512 << 20
 _NAMES = {"dense": ("embedding.weight", "embeddings"), "sparse": ("weight",)}
 """Sentence-transformers' names of the tensor, and model2vec's, which may have `mapping` and `weights` besides."""
 
 
 class StaticEmbeddingModel:
-    """A table with what follows it. `size` is a dense vector's numbers, `longest` an input's tokens."""
+    """A table and the modules after it. `size` is the dense dimension, `longest` the most tokens of an input."""
 
     def __init__(
         self,
@@ -167,7 +166,7 @@ class _Truncation(msgspec.Struct):
 
 
 class _Settings(msgspec.Struct):
-    """What of `tokenizer.json` is read here."""
+    """The part of `tokenizer.json` that is read here."""
 
     truncation: _Truncation | None = None
 

@@ -121,5 +121,5 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, rampart: Path, part:
     whole = (rampart / "onnx" / "model_q4.onnx").read_bytes()
     file = tmp_path / "model.onnx"
     file.write_bytes(whole[: int(len(whole) * part)])
-    with pytest.raises(LoadFailed, match="not brought here in full"):
+    with pytest.raises(LoadFailed, match="its download is incomplete"):
         OnnxFiles(file).sizes()

@@ -68,7 +68,7 @@ def test_the_engine_is_registered_and_takes_onnx_files() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message_of"),
+    ("told", "reason"),
     [
         (
             "[ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from /me/model.onnx failed:Parsing failed.",
