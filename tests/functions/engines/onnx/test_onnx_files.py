@@ -112,7 +112,7 @@ def test_weights_are_found_wherever_a_graph_may_have_them(tmp_path: Path, hidden
 def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(content)
-    with pytest.raises(LoadFailed, match=r"model\.onnx is no ONNX model"):
+    with pytest.raises(LoadFailed, match=r"model\.onnx is not an ONNX model"):
         OnnxFiles(file).sizes()
 
 

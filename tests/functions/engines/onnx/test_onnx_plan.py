@@ -100,7 +100,7 @@ from pathlib import Path
 import numpy as np
 import functions.engines.onnx.preload
 from functions.engines.batching.item import Item
-from functions.engines.onnx.headed import OnnxClassifierModel
+from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.options import OnnxOptions
 from host.function import Load
 from host.manifest import Manifest
