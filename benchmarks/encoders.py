@@ -120,9 +120,9 @@ def _beside_sentence(folder: Path, port: int) -> list[Row]:
 
 def _bound() -> float:
     """Return what one client is to reach: more where the processor computes in bf16."""
-    from functions.engines.transformers.precision import computes_bf16
+    from functions.engines.transformers.precision import has_native_bf16
 
-    return 2.5 if computes_bf16() else 1.2
+    return 2.5 if has_native_bf16() else 1.2
 
 
 def _encode(server: Server, peer: Sentence) -> tuple[float, float, float]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from functions.classify.instance import ClassifyInstance
-from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
 from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
@@ -60,7 +60,7 @@ class LlamaClassifierModel:
         return planning.make(load, "labels")
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> Self:
         """Load vocabulary and weights; raises `LoadFailed`, also where a converter lost the head, and `OutOfMemory`."""
         pooled = PooledModel.load(load, plan, progress, "labels")
         try:

@@ -18,7 +18,7 @@ from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.tokenize import EmbeddingTokenizer, InputTokenizer
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.output import SentenceOutput
 from host.errors import InvalidRequest, NotFinite, UnsupportedParameter
 from host.function import Instance, InstanceInfo, Load, Usage
 
@@ -68,7 +68,7 @@ class EmbeddingsInstance(Instance):
     @abstractmethod
     async def _embed(
         self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         """Return the inputs as sequences, and the output of each, in their order."""
 
     @abstractmethod
@@ -143,7 +143,7 @@ def _pack_dense(vectors: list[Vector], size: int, layout: Layout) -> bytes:
     return rows.astype("<f4", copy=False).tobytes()
 
 
-def _pack_sparse(outputs: Sequence[Output]) -> SparseVectors:
+def _pack_sparse(outputs: Sequence[SentenceOutput]) -> SparseVectors:
     vectors = [one.sparse for one in outputs if one.sparse is not None]
     return SparseVectors(
         counts=[len(ids) for ids, _ in vectors],
@@ -152,7 +152,7 @@ def _pack_sparse(outputs: Sequence[Output]) -> SparseVectors:
     )
 
 
-def _pack_colbert(outputs: Sequence[Output]) -> TokenVectors:
+def _pack_colbert(outputs: Sequence[SentenceOutput]) -> TokenVectors:
     matrices = [one.colbert for one in outputs if one.colbert is not None]
     return TokenVectors(
         counts=[len(rows) for rows in matrices],

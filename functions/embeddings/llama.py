@@ -16,7 +16,7 @@ from functions.embeddings.options import EmbeddingsOptions
 from functions.embeddings.tokenize import InputTokenizer
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.sentence.layout import Layout, Mode
-from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.output import SentenceOutput
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel, Row
 from host.function import Load, Plan, Progress
@@ -62,10 +62,12 @@ class LlamaEmbeddings(EmbeddingsInstance):
 
     async def _embed(
         self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         items = await self._tokenizer.tokenize(request, inputs)
         rows = await self._pooled.rows(items)
-        return items, [Output(dense=_normalized(row) if self._tokenizer.layout.normalizes else row) for row in rows]
+        return items, [
+            SentenceOutput(dense=_normalized(row) if self._tokenizer.layout.normalizes else row) for row in rows
+        ]
 
     def _longest(self) -> int:
         return self._pooled.longest

@@ -34,7 +34,7 @@ def model_class(layout: Layout) -> type[SentenceModel | DualEncoder | StaticEmbe
     """Return the class of models with this layout."""
     if layout.table is not None:
         return StaticEmbeddingModel
-    return DualEncoder if layout.paired else SentenceModel
+    return DualEncoder if layout.dual_encoder else SentenceModel
 
 
 def merge_plans(plans: Mapping[str, Plan]) -> Plan:
@@ -64,4 +64,4 @@ def detail(routes: Mapping[str, Route], router: Router) -> dict[str, Any]:
         for key, value in next(iter(details.values())).items()
         if all(one.get(key) == value for one in details.values())
     }
-    return shared | {"routes": details, "ways": {task or "default": name for task, name in router.ways.items()}}
+    return shared | {"routes": details, "ways": {task or "default": name for task, name in router.routes.items()}}

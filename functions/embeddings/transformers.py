@@ -23,10 +23,10 @@ from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence import router
 from functions.engines.checkpoint.sentence.colbert import Task
 from functions.engines.checkpoint.sentence.layout import LayoutOverrides
-from functions.engines.checkpoint.sentence.output import Output
+from functions.engines.checkpoint.sentence.output import SentenceOutput
 from functions.engines.checkpoint.sentence.router import Router
 from functions.engines.transformers.options import TransformersOptions
-from functions.engines.transformers.sentence.dual_encoder import DualEncoder, Picture
+from functions.engines.transformers.sentence.dual_encoder import DualEncoder, ImageItem
 from functions.engines.transformers.sentence.model import SentenceModel
 from host.errors import InvalidRequest
 from host.function import Load, Plan, Progress
@@ -80,16 +80,16 @@ class TransformersEmbeddings(EmbeddingsInstance):
     def _route(self, request: EmbeddingsRequest) -> Route:
         """Return the route for a request's input type; raises `InvalidRequest` where there is none."""
         task = input_type(request)
-        name = self._router.ways.get(task)
+        name = self._router.routes.get(task)
         if name is None:
-            known = " or ".join(repr(one) for one in self._router.ways if one)
+            known = " or ".join(repr(one) for one in self._router.routes if one)
             what = f"has no route for {task!r}" if task else "treats queries and documents differently"
             raise InvalidRequest(f"this model {what}: send input_type: {known}", param="input_type")
         return self._routes[name]
 
     async def _embed(
         self, request: EmbeddingsRequest, inputs: Sequence[Input], types: tuple[EmbeddingType, ...]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         route = self._route(request)
         if isinstance(route.model, DualEncoder):
             return await self._embed_images(route.model, route.tokenizer, request, inputs)
@@ -105,7 +105,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
         request: EmbeddingsRequest,
         inputs: Sequence[Input],
         types: tuple[EmbeddingType, ...],
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         tasks = model.tasks
         task: Task | None = tasks.default
         if request.input_type is not None:
@@ -121,7 +121,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
 
     async def _embed_images(
         self, model: DualEncoder, tokenizer: InputTokenizer, request: EmbeddingsRequest, inputs: Sequence[Input]
-    ) -> tuple[Sequence[Item], Sequence[Output]]:
+    ) -> tuple[Sequence[Item], Sequence[SentenceOutput]]:
         """Embed texts and images; a few requests at a time decode images, to limit their memory."""
         images = [item for item in inputs if isinstance(item, Image)]
         texts = [item for item in inputs if not isinstance(item, Image)]
@@ -134,7 +134,7 @@ class TransformersEmbeddings(EmbeddingsInstance):
             return text_items, await model.outputs(text_items)
         async with self._image_requests:
             pixels = await model.images.pixels([one.decoded for one in images], [one.param for one in images])
-            next_image = iter([Picture.of(one, model.images.tokens) for one in pixels])
+            next_image = iter([ImageItem.of(one, model.images.tokens) for one in pixels])
             next_text = iter(text_items)
             items = [next(next_image) if isinstance(item, Image) else next(next_text) for item in inputs]
             return items, await model.outputs(items)

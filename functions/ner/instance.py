@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 import numpy as np
 
-from functions.engines.batching.classifier import ClassifierModel, Head, Logits
+from functions.engines.batching.classifier import ClassifierModel, HeadKind, Logits
 from functions.engines.batching.classifier_instance import ClassifierInstance
 from functions.engines.batching.item import Encoding, Item
 from functions.ner.api import Entity, NerAnswer, NerRequest, TextEntities
@@ -52,7 +52,7 @@ class TokenizedText(msgspec.Struct, frozen=True):
 class NerInstance(ClassifierInstance):
     """A loaded model with a token classification head."""
 
-    head: ClassVar[Head] = "token"
+    head: ClassVar[HeadKind] = "token"
 
     def __init__(self, load: Load, model: ClassifierModel) -> None:
         """Raises `LoadFailed` for a head that labels whole texts, and for a context without room for a token."""

@@ -23,7 +23,7 @@ class GroupTokenizer:
     """Tokenises texts for one model."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._reader = ChunkedTokenizer(tokenizer, placed=True)
+        self._reader = ChunkedTokenizer(tokenizer, with_offsets=True)
 
     async def groups(self, texts: Sequence[NamedText]) -> AsyncGenerator[list[Encoding]]:
         """Yield the tokens of each text, in their order and several texts at once.

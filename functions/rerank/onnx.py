@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.engines.onnx.classifier import OnnxClassifierModel
-from functions.engines.onnx.files import Files
+from functions.engines.onnx.files import OnnxFiles
 from functions.rerank.factory import create_scorer
 from functions.rerank.instance import RerankInstance, with_method
 from functions.rerank.options import RerankOptions
@@ -30,5 +30,5 @@ class OnnxRerank(RerankInstance):
     def load_scorer(cls, load: Load, plan: Plan, progress: Progress) -> Scorer:
         """Load tokenizer and graph; raises `LoadFailed` and `OutOfMemory`."""
         model = OnnxClassifierModel.load(load, plan, progress, "sequence")
-        folder = Files.at(load.path, load.manifest.quantization).folder
+        folder = OnnxFiles.at(load.path, load.manifest.quantization).folder
         return create_scorer(model, model.tokenizer, folder, load.task_options(RerankOptions))

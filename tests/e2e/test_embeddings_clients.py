@@ -255,7 +255,7 @@ def test_images_and_texts(served, sdk):
     assert np.allclose(found[0], found[3], atol=1e-6)
     assert np.allclose(found[1], found[2], atol=1e-6)
     assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    assert "texts and pictures in one space" in served.status("clip")["plan"]["notes"]
+    assert "texts and images in one space" in served.status("clip")["plan"]["notes"]
 
 
 def test_what_a_model_gives_is_shown(served, plain):

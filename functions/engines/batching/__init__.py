@@ -1,4 +1,3 @@
-"""Inputs of many requests computed together: what every engine that answers an input as a whole is fed by.
+"""Merges the inputs of concurrent requests into batches, for engines that answer an input as a whole.
 
-It knows lengths, order and threads, and no library that computes.
-"""
+Scheduling, tokenising in bounded steps, and input length checks; independent of the library that computes."""

@@ -1,7 +1,6 @@
-"""The threads that own the model: items of all requests go in, batches are computed, results go back in order.
+"""Runs the compute threads: items of all requests go in, batches are computed, results return in request order.
 
-It waits for nothing: a batch is made of what is there when the one before it ends. It knows no model: `compute` does.
-"""
+Batching is continuous: the next batch is made of what waits when the previous one ends, without a delay to fill it."""
 
 from __future__ import annotations
 
@@ -11,29 +10,29 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from functions.engines.batching.schedule import Entry, Job, Schedule
+from functions.engines.batching.schedule import Job, QueuedItem, Schedule
 from host.errors import ColdframeError, NotFinite, OutOfMemory, QueueFull, ShuttingDown
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 WAITING_MAX = 65_536
-"""Items that may wait in all; one request of an embeddings client has at most 2,048."""
+"""Most items that may wait in total; one request of an embeddings client has at most 2,048."""
 
 
-def _is_memory_error(error: BaseException) -> bool:
+def _default_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | OutOfMemory)
 
 
 class Batcher(Generic[T, R]):
     """Computes items in batches. `compute` gets the items of a batch, longest first, and returns a result for each.
 
-    `lanes` are threads that compute side by side, a batch each; `start` runs first in each of them. One more thread
-    takes requests of at most `express` tokens past a batch of larger ones that is being computed; `start_express` runs
-    first in it, and 0 is for none. Without either, `compute` is called by one thread only.
-    `size` tells an item's tokens; `budget`, `overhead`, `padding` and `most` are `Schedule`'s.
-    `ran_out` tells whether an error means that memory ran out, and `release` gives back what the engine can before that
-    is told.
+    `lanes` is the number of threads that compute batches in parallel; each runs `start` first. With `express` above 0,
+    one more thread computes requests of at most that many tokens while a lane is busy with a larger batch; it runs
+    `start_express` first. With one lane and no express thread, `compute` is called by a single thread.
+    `size` returns an item's tokens; `budget`, `overhead`, `padding` and `most` are those of `Schedule`.
+    `is_out_of_memory` decides whether an error means that memory ran out; `release` frees what the engine caches before
+    `OutOfMemory` is raised.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Batcher(Generic[T, R]):
         waiting_max: int = WAITING_MAX,
         start: Callable[[], None] | None = None,
         start_express: Callable[[], None] | None = None,
-        ran_out: Callable[[BaseException], bool] = _is_memory_error,
+        is_out_of_memory: Callable[[BaseException], bool] = _default_out_of_memory,
         release: Callable[[], None] | None = None,
     ) -> None:
         self._compute = compute
@@ -58,31 +57,33 @@ class Batcher(Generic[T, R]):
         self._express = express
         self._lanes = lanes
         self._idle = 0
-        """Lanes that have nothing to do."""
+        """Lanes that wait for a batch."""
         self._large = 0
-        """Lanes that compute items of requests of more than `express` tokens."""
+        """Lanes that compute a batch with items of requests above `express` tokens."""
         self._waiting_max = waiting_max
         self._schedule: Schedule[T, R] = Schedule(budget, overhead, most, padding)
-        self._ran_out = ran_out
+        self._is_out_of_memory = is_out_of_memory
         self._release = release
         self._changed = threading.Condition()
         self._closed = False
         self.batches = 0
         """Batches computed so far."""
-        roles = [(self._next, start)] * lanes + [(self._next_small, start_express)] * bool(express)
-        self._threads = [threading.Thread(target=self._work, args=role, name="compute", daemon=True) for role in roles]
+        roles = [(self._next_batch, start)] * lanes + [(self._next_express, start_express)] * bool(express)
+        self._threads = [
+            threading.Thread(target=self._run_thread, args=role, name="compute", daemon=True) for role in roles
+        ]
         for thread in self._threads:
             thread.start()
 
     async def run(self, items: Sequence[T]) -> list[R]:
-        """Return the items' results in their order. Cancelling drops what is not computed yet.
+        """Return the items' results in their order. Cancelling drops the items that are not computed yet.
 
-        Raises what `compute` raised for one of the items, `QueueFull` when too much waits, `ShuttingDown`.
+        Raises what `compute` raised for one of the items, `QueueFull` above `waiting_max` items, and `ShuttingDown`.
         """
         if not items:
             return []
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        job: Job[T, R] = Job(len(items), _teller(future))
+        job: Job[T, R] = Job(len(items), _completion(future))
         sized = [(item, self._size(item)) for item in items]
         with self._changed:
             if self._closed:
@@ -101,7 +102,7 @@ class Batcher(Generic[T, R]):
         return job.results  # type: ignore[return-value]  # none is None once the future is done
 
     def close(self) -> None:
-        """Stop after the batch that is running; calls that wait get `ShuttingDown`."""
+        """Stop after the running batch; waiting calls raise `ShuttingDown`."""
         with self._changed:
             self._closed = True
             waiting = self._schedule.jobs()
@@ -113,7 +114,7 @@ class Batcher(Generic[T, R]):
         for thread in self._threads:
             thread.join()
 
-    def _work(self, take: Callable[[], list[Entry[T, R]]], start: Callable[[], None] | None) -> None:
+    def _run_thread(self, take: Callable[[], list[QueuedItem[T, R]]], start: Callable[[], None] | None) -> None:
         if start is not None:
             start()
         while batch := take():
@@ -122,32 +123,32 @@ class Batcher(Generic[T, R]):
                 self._large += large
                 if large:
                     self._changed.notify_all()
-            self._attempt(batch)
+            self._compute_or_split(batch)
             with self._changed:
                 self._large -= large
                 self.batches += 1
-            # A batch that is kept here until the next one comes would keep its results' memory.
+            # A reference kept until the next batch comes would keep the memory of the results.
             del batch
 
-    def _next(self) -> list[Entry[T, R]]:
+    def _next_batch(self) -> list[QueuedItem[T, R]]:
         """Return the next batch, waiting for one; empty when closed."""
         with self._changed:
             self._idle += 1
             try:
                 while not self._closed:
-                    if batch := self._schedule.take(self._parts()):
+                    if batch := self._schedule.take(self._batch_count()):
                         return batch
                     self._changed.wait()
             finally:
                 self._idle -= 1
         return []
 
-    def _parts(self) -> int:
-        """Return in how many batches what waits is to be computed."""
+    def _batch_count(self) -> int:
+        """Return the number of batches to split the waiting items into."""
         return 1 if self._lanes == 1 else 2 * self._idle
 
-    def _next_small(self) -> list[Entry[T, R]]:
-        """Return a small request as a batch, waiting for one that a larger one holds up; empty when closed."""
+    def _next_express(self) -> list[QueuedItem[T, R]]:
+        """Return a small request as a batch, once one waits behind a larger one; empty when closed."""
         with self._changed:
             while not self._closed:
                 if self._large and (batch := self._schedule.take_small(self._express)):
@@ -155,18 +156,18 @@ class Batcher(Generic[T, R]):
                 self._changed.wait()
         return []
 
-    def _attempt(self, batch: list[Entry[T, R]]) -> None:
-        """Compute a batch. When it fails it is taken apart until only those fail who must.
+    def _compute_or_split(self, batch: list[QueuedItem[T, R]]) -> None:
+        """Compute a batch. On failure, bisect so that only offending requests fail.
 
-        Where memory ran out or an item spoils its numbers, by halves, which finds the item; else by requests, since a
-        request of which one item fails fails as a whole.
+        Out of memory and non-finite results are bisected by items, which finds the item; other errors by requests,
+        since a request fails as a whole when one of its items does.
         """
         try:
             results = self._compute([entry.item for entry in batch])
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it
-            parts = _halves(batch) if self._ran_out(error) or isinstance(error, NotFinite) else _by_job(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the waiting requests get it
+            parts = _halves(batch) if self._is_out_of_memory(error) or isinstance(error, NotFinite) else _by_job(batch)
             if len(parts) < 2:
-                self._fail(batch[0].job, self._told(error, batch[0]))
+                self._fail(batch[0].job, self._caller_error(error, batch[0]))
                 return
         else:
             with self._changed:
@@ -174,26 +175,26 @@ class Batcher(Generic[T, R]):
                     entry.job.deliver(entry.index, result)
             return
         for part in parts:
-            self._attempt(part)
+            self._compute_or_split(part)
 
     def _fail(self, job: Job[T, R], error: BaseException) -> None:
         with self._changed:
             self._schedule.drop(job)
         job.done(error)
 
-    def _told(self, error: Exception, entry: Entry[T, R]) -> Exception:
-        """Return the error as its caller gets it: out of memory has a name, spoilt numbers the item's index."""
+    def _caller_error(self, error: Exception, entry: QueuedItem[T, R]) -> Exception:
+        """Return the error to raise to the caller: `OutOfMemory` by name, `NotFinite` with the item's index."""
         if isinstance(error, NotFinite):
             error.extra = {"index": entry.index}
-        if isinstance(error, ColdframeError) or not self._ran_out(error):
+        if isinstance(error, ColdframeError) or not self._is_out_of_memory(error):
             return error
         if self._release is not None:
             self._release()
-        return OutOfMemory("one input alone needs more memory than there is: send a shorter one")
+        return OutOfMemory("one input alone needs more memory than is available: send a shorter one")
 
 
-def _teller(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
-    """Return what settles the future from any thread, once; a loop that is gone needs no telling."""
+def _completion(future: asyncio.Future[None]) -> Callable[[BaseException | None], None]:
+    """Return a callback that completes the future from any thread, once; a closed loop is ignored."""
     loop = future.get_loop()
 
     def settle(error: BaseException | None) -> None:
@@ -204,20 +205,20 @@ def _teller(future: asyncio.Future[None]) -> Callable[[BaseException | None], No
         else:
             future.set_exception(error)
 
-    def tell(error: BaseException | None) -> None:
+    def complete(error: BaseException | None) -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, error)
 
-    return tell
+    return complete
 
 
-def _halves(batch: list[Entry[T, R]]) -> list[list[Entry[T, R]]]:
+def _halves(batch: list[QueuedItem[T, R]]) -> list[list[QueuedItem[T, R]]]:
     middle = (len(batch) + 1) // 2
     return [part for part in (batch[:middle], batch[middle:]) if part]
 
 
-def _by_job(batch: list[Entry[T, R]]) -> list[list[Entry[T, R]]]:
-    parts: dict[int, list[Entry[T, R]]] = {}
+def _by_job(batch: list[QueuedItem[T, R]]) -> list[list[QueuedItem[T, R]]]:
+    parts: dict[int, list[QueuedItem[T, R]]] = {}
     for entry in batch:
         parts.setdefault(id(entry.job), []).append(entry)
     return list(parts.values())

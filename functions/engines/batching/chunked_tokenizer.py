@@ -1,7 +1,6 @@
-"""Texts of any length as tokens, in bounded steps: a long text in parts, many short ones in turns.
+"""Tokenises texts of any length in bounded steps: a long text in parts, many short ones in batches.
 
-So megabytes take neither the memory of the tokenizer's own records nor the turn of whoever comes next. It knows texts
-and a tokenizer, and no model.
+Megabytes of text therefore neither fill memory with the tokenizer's own records nor block other requests.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import numpy as np
 from functions.engines.batching import split_points
 from functions.engines.batching.item import Encoding, Ids
 
-_TURN = 1 << 16
-"""Characters that are tokenised before others have their turn."""
+_BATCH_CHARS = 1 << 16
+"""Characters tokenised in one call; requests of others run between two calls."""
 
 
-class Tokenizer(Protocol):
-    """What is asked of a tokenizer here."""
+class BatchTokenizer(Protocol):
+    """The part of a tokenizer that `ChunkedTokenizer` needs."""
 
     prefix: list[int]
     suffix: list[int]
@@ -31,70 +30,70 @@ class Tokenizer(Protocol):
 
 
 class Tokens(Encoding, frozen=True):
-    """A text's tokens without special ones; `spans` and `words` are empty where nobody asked for places."""
+    """A text's tokens without special ones; `spans` and `words` are empty unless `with_offsets` is set."""
 
     whole: bool = True
-    """Whether these are all: reading ends early once there are more than enough."""
+    """False when tokenising stopped early, after more than `most` tokens."""
 
 
 class ChunkedTokenizer:
-    """Tokenises with one tokenizer; `placed` says whether where the tokens stand is wanted, which takes longer."""
+    """Wraps one tokenizer. `with_offsets` also returns character spans and word numbers, which takes longer."""
 
-    def __init__(self, tokenizer: Tokenizer, *, placed: bool = False) -> None:
+    def __init__(self, tokenizer: BatchTokenizer, *, with_offsets: bool = False) -> None:
         self._tokenizer = tokenizer
-        self._placed = placed
-        self._place: re.Pattern[str] | None = None
-        self._tried = False
+        self._with_offsets = with_offsets
+        self._pattern: re.Pattern[str] | None = None
+        self._probed = False
 
     async def read(self, texts: Sequence[str], most: int) -> list[Tokens]:
-        """Return what `each` yields."""
+        """Return what `each` yields, as a list."""
         return [tokens async for tokens in self.each(texts, most)]
 
     async def each(self, texts: Sequence[str], most: int) -> AsyncIterator[Tokens]:
-        """Yield each text's tokens, to the end or, of a long one, until they are more than `most`.
+        """Yield each text's tokens; of a long text only as many parts as give more than `most` tokens.
 
-        They are those of the text in one go, but for a token at a cut where a text has no place for one. Cancelling
-        stops it.
+        The tokens equal those of the whole text, except at a cut in a text that offers no safe place for one.
+        Cancelling stops after the current part.
         """
-        for turn in _turns(texts):
-            if len(turn[0]) > split_points.PART:
-                yield await self._long(turn[0], most)
+        for batch in _batches(texts):
+            if len(batch[0]) > split_points.PART:
+                yield await self._encode_long(batch[0], most)
                 continue
-            for tokens in await self._tokens(turn):
+            for tokens in await self._encode(batch):
                 yield tokens
 
-    async def _long(self, text: str, most: int) -> Tokens:
+    async def _encode_long(self, text: str, most: int) -> Tokens:
         spans: list[split_points.Span] = []
         read: list[Tokens] = []
         count = 0
-        for begin, end in split_points.parts(text, await self._places()):
+        for begin, end in split_points.parts(text, await self._split_pattern()):
             spans.append((begin, end))
-            read += await self._tokens([text[begin:end]])
+            read += await self._encode([text[begin:end]])
             count += len(read[-1].ids)
             if count > most:
                 break
-        return _joined(spans, read, whole=spans[-1][1] == len(text))
+        return _concatenate(spans, read, whole=spans[-1][1] == len(text))
 
-    async def _places(self) -> re.Pattern[str] | None:
-        """Return what finds where this tokenizer's texts may be cut, tried out when it is asked for first."""
-        if not self._tried:
+    async def _split_pattern(self) -> re.Pattern[str] | None:
+        """Return the pattern of places where texts may be cut; it is determined at the first call."""
+        if not self._probed:
             samples = split_points.samples()
-            read = await self._tokens(split_points.texts(samples))
-            self._place = await asyncio.to_thread(split_points.places, samples, read)
-            self._tried = True
-        return self._place
+            read = await self._encode(split_points.texts(samples))
+            self._pattern = await asyncio.to_thread(split_points.places, samples, read)
+            self._probed = True
+        return self._pattern
 
-    async def _tokens(self, texts: Sequence[str]) -> list[Tokens]:
-        if self._placed:
+    async def _encode(self, texts: Sequence[str]) -> list[Tokens]:
+        if self._with_offsets:
             return [Tokens(one.ids, one.spans, one.words) for one in await self._tokenizer.pieces(texts)]
         begin, behind = len(self._tokenizer.prefix), len(self._tokenizer.suffix)
-        nowhere = np.empty((0, 2), dtype=np.int32)
+        no_offsets = np.empty((0, 2), dtype=np.int32)
         found = await self._tokenizer.encode(texts)
-        return [Tokens(ids[begin : len(ids) - behind], nowhere, nowhere[:, 0]) for ids in found]
+        return [Tokens(ids[begin : len(ids) - behind], no_offsets, no_offsets[:, 0]) for ids in found]
 
 
-def _joined(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, whole: bool) -> Tokens:
-    """Return the tokens of a text's parts as those of the text."""
+def _concatenate(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, whole: bool) -> Tokens:
+    """Concatenate the tokens of a text's parts, with spans and word numbers relative to the text."""
     words: list[Ids] = []
     above = 0
     for part in read:
@@ -109,16 +108,16 @@ def _joined(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, whole
     )
 
 
-def _turns(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield texts that are tokenised in one go: a long one alone."""
-    turn: list[str] = []
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield batches of texts to tokenise in one call; a long text is a batch by itself."""
+    batch: list[str] = []
     count = 0
     for text in texts:
         size = len(text)
-        if turn and (max(size, len(turn[0])) > split_points.PART or count + size > _TURN):
-            yield turn
-            turn, count = [], 0
-        turn.append(text)
+        if batch and (max(size, len(batch[0])) > split_points.PART or count + size > _BATCH_CHARS):
+            yield batch
+            batch, count = [], 0
+        batch.append(text)
         count += size
-    if turn:
-        yield turn
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""What tasks ask of a model with a head of labels, whatever engine runs it: items in, logits out."""
+"""The interface of sequence and token classification models, implemented by each engine: items in, logits out."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
 from host.function import Load, Plan, Progress
 
-Head = Literal["sequence", "token"]
-"""One row of logits for an input, or one for each of its tokens."""
+HeadKind = Literal["sequence", "token"]
+"""Sequence classification gives one row of logits per input, token classification one per token."""
 
 Logits = npt.NDArray[np.float32]
 
 
 class TextTokenizer(Protocol):
-    """A tokenizer that knows places in texts and pairs of texts."""
+    """A tokenizer that returns character offsets and frames pairs of texts."""
 
     vocabulary: int
     prefix: list[int]
@@ -33,16 +33,16 @@ class TextTokenizer(Protocol):
 
 
 class ClassifierEngine(Protocol):
-    """The class of an engine's models with a head."""
+    """An engine's classifier class: how models are planned and loaded."""
 
     @staticmethod
     def plan(load: Load) -> Plan: ...  # noqa: D102
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> ClassifierModel: ...  # noqa: D102
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> ClassifierModel: ...  # noqa: D102
 
 
 class ClassifierModel(Protocol):
-    """A loaded model. `longest` is an input's tokens, special ones included."""
+    """A loaded classifier. `longest` is the most tokens of an input, special ones included."""
 
     labels: tuple[str, ...]
     """In the order of the logits, as the model's `id2label` has them."""
@@ -52,7 +52,7 @@ class ClassifierModel(Protocol):
 
     @property
     def tokenizer(self) -> TextTokenizer:
-        """The engine's own kind of tokenizer."""
+        """The model's tokenizer."""
 
     async def logits(self, items: Sequence[Item]) -> list[Logits]:
         """Return the logits of each item, in their order: (labels,), or (tokens, labels) for heads on tokens.
@@ -61,7 +61,7 @@ class ClassifierModel(Protocol):
         """
 
     def detail(self) -> dict[str, Any]:
-        """Return what was chosen, for `facts`."""
+        """Return what was chosen while loading, for `GET /v1/functions`."""
 
     def close(self) -> None:
         """End the threads."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from functions.engines.batching.classifier import ClassifierEngine, ClassifierModel, Head
+from functions.engines.batching.classifier import ClassifierEngine, ClassifierModel, HeadKind
 from host.function import Instance, InstanceInfo, Load, Plan, Progress
 
 
@@ -16,7 +16,7 @@ class ClassifierInstance(Instance):
 
     engine: ClassVar[type[ClassifierEngine]]
     """The engine's class of models."""
-    head: ClassVar[Head] = "sequence"
+    head: ClassVar[HeadKind] = "sequence"
     """One row of logits for an input, or one for each of its tokens."""
     capacity: ClassVar[int] = 256
     """Requests side by side. The batcher merges them, so that more would only wait here instead of in the host."""

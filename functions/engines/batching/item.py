@@ -1,4 +1,4 @@
-"""One input as token ids, and the special tokens that a model wants around them."""
+"""One tokenised input, and the special tokens that a model expects around texts and pairs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Item(msgspec.Struct, frozen=True):
 
     ids: Ids
     types: Ids | None = None
-    """Segment of each token, for inputs of two texts."""
+    """Token type id of each token, for pairs of texts."""
     prompt: int = 0
-    """Tokens at the start that are a prompt and not the text."""
+    """Tokens of the prompt at the start."""
 
 
 def size(item: Item) -> int:
-    """Return an item's tokens."""
+    """Return the number of tokens of an item."""
     return len(item.ids)
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """A text's tokens without special ones, and where they stand in it."""
+    """A text's tokens without special ones, and their offsets."""
 
     ids: Ids
     spans: Ids
-    """(tokens, 2): first character of each token and the one behind its last, in the text as it was given."""
+    """(tokens, 2): start and end offset of each token in characters of the original text."""
     words: Ids
-    """The word of each token, counted from 0; -1 for none. What is a word is the tokenizer's pre-tokenizer's choice."""
+    """The word index of each token from 0, as the pre-tokenizer splits words; -1 for none."""
 
 
 class Frame:
@@ -67,12 +67,12 @@ class Frame:
 
 
 class PairFrame:
-    """The special tokens before, between and behind two texts, and the segments that tell the two apart."""
+    """The special tokens before, between and after a pair of texts, and the token type ids of its parts."""
 
     def __init__(
         self, before: Sequence[int], between: Sequence[int], after: Sequence[int], types: Sequence[int] | None = None
     ) -> None:
-        """`types` are the segments of: what is before, the first text, what is between, the second text, the end."""
+        """`types` are the token type ids of: prefix, first text, separator, second text, suffix."""
         self.before, self.between, self.after = list(before), list(between), list(after)
         self._types = tuple(types) if types is not None and any(types) else None
 
@@ -90,11 +90,11 @@ class PairFrame:
 
     @property
     def extra(self) -> int:
-        """Tokens that are of neither text."""
+        """The number of special tokens of a pair."""
         return len(self.before) + len(self.between) + len(self.after)
 
     def item(self, first: Sequence[int] | Ids, second: Sequence[int] | Ids) -> Item:
-        """Return the two texts' tokens as one input."""
+        """Return a pair of texts as one input."""
         parts = (self.before, first, self.between, second, self.after)
         ids = np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
         if self._types is None:

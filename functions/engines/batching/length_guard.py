@@ -1,17 +1,16 @@
-"""How long a text may be for a model, told by its characters: before a tokenizer spends seconds on megabytes.
+"""Rejects texts that are far too long for a model by their characters, before tokenising megabytes takes seconds.
 
-White space does not count, since many tokenizers drop it. It knows numbers and text, and no model.
-"""
+White space does not count, since many tokenizers drop it."""
 
 from __future__ import annotations
 
 from host.errors import InputTooLong
 
 PER_TOKEN = 64
-"""Characters of a token at most, on the average of a whole text; those of real texts have 1 to 10."""
+"""Most characters per token, averaged over a text; real texts have 1 to 10."""
 
 _STEP = 1 << 16
-"""Characters looked at in one go, at least."""
+"""Least characters examined per step."""
 
 
 def too_long(text: str, tokens: int) -> bool:

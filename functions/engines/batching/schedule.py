@@ -1,9 +1,7 @@
-"""Which items are computed next: those of all jobs in one list sorted by length, and the choice of a slice of it.
+"""Chooses the next batch: waiting items of all requests are sorted by length, and a batch is a slice of that list.
 
-Turns keep it fair: the oldest job is in every second batch at least, and otherwise the job with the least left leads.
-So a request of thousands holds a short one up for the batch that is running and no longer, and is itself never starved.
-It knows lengths, and neither threads, models nor what an item is.
-"""
+Fairness: the oldest request is in at least every second batch, otherwise the request with the fewest tokens left leads.
+A large request delays a short one by the running batch at most, and is never starved itself."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PART = 256
-"""Tokens of which no smaller batch is made where larger ones are possible."""
+"""Least tokens of a batch where enough items wait."""
 
 
 class Job(Generic[T, R]):
@@ -46,8 +44,8 @@ class Job(Generic[T, R]):
             self.done(None)
 
 
-class Entry(Generic[T, R]):
-    """One item that waits."""
+class QueuedItem(Generic[T, R]):
+    """One waiting item."""
 
     __slots__ = ("index", "item", "job", "length")
 
@@ -61,9 +59,9 @@ class Entry(Generic[T, R]):
 class Schedule(Generic[T, R]):
     """The waiting items. A batch has at most `budget` tokens, padding included, but always one item.
 
-    `overhead` is what starting a batch costs, in tokens: a batch ends before its padding costs more than a new one.
-    None is for engines that pad nothing. `padding` is what a token of padding costs, as a share of what a token costs:
-    less than 1 for engines that pad only some of what they compute. A batch has at most `most` items.
+    `overhead` is the cost of starting a batch, in tokens: a batch ends before its padding costs more than that; None
+    for engines that do not pad. `padding` is the cost of a padding token relative to a real one, below 1 for engines
+    that pad only part of the computation. A batch has at most `most` items.
     """
 
     def __init__(self, budget: int, overhead: int | None = 0, most: int | None = None, padding: float = 1.0) -> None:
@@ -72,7 +70,7 @@ class Schedule(Generic[T, R]):
         self._padding = padding
         self._now = budget
         self._most = most or budget
-        self._entries: list[Entry[T, R]] = []
+        self._entries: list[QueuedItem[T, R]] = []
         self._jobs: dict[Job[T, R], None] = {}
         self._batch = 0
 
@@ -80,28 +78,28 @@ class Schedule(Generic[T, R]):
         return len(self._entries)
 
     def jobs(self) -> list[Job[T, R]]:
-        """Return the jobs of which something waits, oldest first."""
+        """Return the jobs with waiting items, oldest first."""
         return list(self._jobs)
 
     def add(self, job: Job[T, R], items: Sequence[tuple[T, int]]) -> None:
-        """Let the items of a job wait, each with its length in tokens."""
+        """Queue the items of a job, each with its length in tokens."""
         self._jobs[job] = None
         job.waiting = len(items)
         job.tokens = job.size = sum(length for _, length in items)
-        self._entries.extend(Entry(job, index, item, length) for index, (item, length) in enumerate(items))
+        self._entries.extend(QueuedItem(job, index, item, length) for index, (item, length) in enumerate(items))
         self._entries.sort(key=lambda entry: -entry.length)
 
     def drop(self, job: Job[T, R]) -> None:
-        """Forget what waits of a job."""
+        """Drop the waiting items of a job."""
         if job in self._jobs:
             del self._jobs[job]
             self._entries = [entry for entry in self._entries if entry.job is not job]
 
-    def take(self, parts: int = 1) -> list[Entry[T, R]]:
+    def take(self, parts: int = 1) -> list[QueuedItem[T, R]]:
         """Remove and return the next batch, longest item first; empty when nothing waits.
 
-        It is one of so many `parts` of what waits, but not less than is worth a batch: where batches are computed side
-        by side, small ones let all begin, and the answers of one be sent while the next is computed.
+        The batch is about one of `parts` equal parts of what waits, but at least `_PART` tokens: with parallel lanes,
+        smaller batches keep all lanes busy, and one's results are sent while the next is computed.
         """
         if not self._entries:
             return []
@@ -113,7 +111,7 @@ class Schedule(Generic[T, R]):
         del self._entries[begin:end]
         return self._taken(batch)
 
-    def take_small(self, most: int) -> list[Entry[T, R]]:
+    def take_small(self, most: int) -> list[QueuedItem[T, R]]:
         """Remove and return all items of the smallest request, where that has at most so many tokens; else nothing."""
         job = min((job for job in self._jobs if job.size <= most), key=lambda job: job.tokens, default=None)
         if job is None:
@@ -122,7 +120,7 @@ class Schedule(Generic[T, R]):
         self._entries = [entry for entry in self._entries if entry.job is not job]
         return self._taken(batch)
 
-    def _taken(self, batch: list[Entry[T, R]]) -> list[Entry[T, R]]:
+    def _taken(self, batch: list[QueuedItem[T, R]]) -> list[QueuedItem[T, R]]:
         self._batch += 1
         for entry in batch:
             job = entry.job
@@ -154,7 +152,7 @@ class Schedule(Generic[T, R]):
         return begin, end
 
     def _fits(self, count: int, longest: int, total: int) -> bool:
-        """Say whether so many items may be a batch; `total` is the sum of their tokens."""
+        """Return whether `count` items may form a batch; `total` is the sum of their tokens."""
         if count > self._most:
             return False
         if self._overhead is None:

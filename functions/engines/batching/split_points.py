@@ -1,6 +1,6 @@
-"""Where a long text is cut before it is tokenised: between words, where a tokenizer reads either side by itself.
+"""Finds where a long text can be cut before tokenising without changing its tokens: mostly between words.
 
-Which places those are differs between tokenizers, so each kind is tried on samples first. It knows text and tokens.
+Which places those are differs between tokenizers, so each rule is tried on sample texts first.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _PAIRS = (
     *(("και", "το"), ("على", "في"), ("한국", "사람"), ("中", "文")),
 )
 """Words that stand beside each other, also such as a tokenizer that merges words would merge."""
-_SEEN = rf"(?<=[\w.{re.escape(_MARKS)}])"
+_VISIBLE = rf"(?<=[\w.{re.escape(_MARKS)}])"
 """Behind what no tokenizer takes for white space, as some do with what cannot be seen."""
 _ANY = re.compile(r"(?<=\S)\s")
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """One kind of place."""
+class SplitRule(msgspec.Struct, frozen=True):
+    """One kind of place where texts may be cut."""
 
     pattern: str
     """Matches what is left out between two parts, which mostly is nothing."""
@@ -49,13 +49,13 @@ class Kind(msgspec.Struct, frozen=True):
     """What stands between two words: before the place, left out at it, and behind it."""
 
 
-_KINDS = (
-    Kind(_SEEN + r"(?= \w)", (("", "", " "),)),
+_RULES = (
+    SplitRule(_VISIBLE + r"(?= \w)", (("", "", " "),)),
     # Tokenizers that put a mark for a space before every text: they would see two.
-    Kind(_SEEN + r" (?=\w)", (("", " ", ""),)),
+    SplitRule(_VISIBLE + r" (?=\w)", (("", " ", ""),)),
     # White space of other kinds, all of it on the right. Not behind marks: some tokens are a mark and a line end.
-    Kind(rf"(?<=[^\W_])(?! \w)(?={_WHITE}+\w)", tuple(("", "", gap) for gap in _GAPS)),
-    Kind(rf"(?<=[{re.escape(_MARKS)}])(?=[^\W_])", tuple((mark, "", "") for mark in _MARKS)),
+    SplitRule(rf"(?<=[^\W_])(?! \w)(?={_WHITE}+\w)", tuple(("", "", gap) for gap in _GAPS)),
+    SplitRule(rf"(?<=[{re.escape(_MARKS)}])(?=[^\W_])", tuple((mark, "", "") for mark in _MARKS)),
 )
 """Where two are right at one place, the first one counts."""
 
@@ -63,18 +63,18 @@ _KINDS = (
 class Sample(msgspec.Struct, frozen=True):
     """A text to tokenise in two parts, and whole."""
 
-    kind: Kind
+    rule: SplitRule
     first: str
     left_out: str
     second: str
 
 
 def samples() -> list[Sample]:
-    """Return samples of every kind of place, between words of many kinds."""
+    """Return sample texts for every rule, with words of many kinds around the cut."""
     return [
-        Sample(kind, f"in {one}{before}", left_out, f"{behind}{other} on")
-        for kind in _KINDS
-        for before, left_out, behind in kind.samples
+        Sample(rule, f"in {one}{before}", left_out, f"{behind}{other} on")
+        for rule in _RULES
+        for before, left_out, behind in rule.samples
         for one, other in _PAIRS
     ]
 
@@ -87,8 +87,8 @@ def texts(tried: Sequence[Sample]) -> list[str]:
 def places(tried: Sequence[Sample], read: Sequence[Encoding]) -> re.Pattern[str] | None:
     """Return what finds the places where texts may be cut, given the tokens of `texts`; None where there are none."""
     parted = zip(tried, read[::3], read[1::3], read[2::3], strict=True)
-    wrong = {sample.kind for sample, whole, one, other in parted if not _apart(sample, whole, one, other)}
-    good = [kind.pattern for kind in _KINDS if kind not in wrong]
+    wrong = {sample.rule for sample, whole, one, other in parted if not _splits_cleanly(sample, whole, one, other)}
+    good = [rule.pattern for rule in _RULES if rule not in wrong]
     return re.compile("|".join(good)) if good else None
 
 
@@ -117,10 +117,10 @@ def _cut(text: str, begin: int, place: re.Pattern[str] | None) -> Span:
     return most, most
 
 
-def _apart(sample: Sample, whole: Encoding, one: Encoding, other: Encoding) -> bool:
-    """Say whether two parts have the tokens of the whole, and the tokenizer itself sees a border between them.
+def _splits_cleanly(sample: Sample, whole: Encoding, one: Encoding, other: Encoding) -> bool:
+    """Return whether two parts have the tokens of the whole, with a word boundary between them.
 
-    Of tokens without places the ids alone count.
+    Without spans only the ids are compared.
     """
     first, count = sample.first + sample.left_out, len(one.ids)
     if not 0 < count < len(whole.ids) or not np.array_equal(whole.ids, np.concatenate([one.ids, other.ids])):
@@ -128,18 +128,18 @@ def _apart(sample: Sample, whole: Encoding, one: Encoding, other: Encoding) -> b
     if not len(whole.spans):
         return True
     text, spans = first + sample.second, np.concatenate([one.spans, other.spans + len(first)])
-    found, wanted = ([_shown(text, span) for span in each.tolist()] for each in (spans, whole.spans))
+    found, wanted = ([_stripped_span(text, span) for span in each.tolist()] for each in (spans, whole.spans))
     behind = [*found[1:], None]
     same = all(a == b or (b is None and _begins(a, then)) for a, b, then in zip(found, wanted, behind, strict=True))
     return same and bool(whole.words[count - 1] != whole.words[count])
 
 
 def _begins(token: Span | None, then: Span | None) -> bool:
-    """Say whether a token stands where the next one begins: so does a mark for a space which was stripped."""
+    """Return whether a token starts where the next one does, as a stripped space marker does."""
     return token is not None and then is not None and token[0] == then[0]
 
 
-def _shown(text: str, span: Sequence[int]) -> Span | None:
-    """Return where a token stands, without white space at its ends; None for one of white space only."""
+def _stripped_span(text: str, span: Sequence[int]) -> Span | None:
+    """Return a token's span without white space at its ends; None for white space only."""
     begin, end = trimmed(text, *span)
     return (begin, end) if begin < end else None

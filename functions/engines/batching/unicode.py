@@ -1,4 +1,4 @@
-"""Which characters are part of the one before them, and where white space ends. It knows Unicode only."""
+"""Unicode helpers for cutting texts: characters that extend the one before them, and spans without white space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ skin and the letters of a flag."""
 
 
 def extends(char: str) -> bool:
-    """Say whether a character is part of the one before it: a mark, joiner, colour of skin, or rest of a syllable."""
+    """Return whether a character extends the one before it: a mark, joiner, skin tone, or rest of a syllable."""
     if char < "\u0300":
         return False
     code = ord(char)
@@ -24,7 +24,7 @@ def extends(char: str) -> bool:
 
 
 def trimmed(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Return the place without white space at its ends; an empty one stays where its beginning was."""
+    """Return the span without white space at its ends; an empty span keeps its start."""
     while end > begin and text[end - 1].isspace():
         end -= 1
     while begin < end and text[begin].isspace():

@@ -1,4 +1,4 @@
-"""Where a text that is longer than a model takes is cut: windows of tokens that overlap. It knows numbers only."""
+"""Splits inputs that are longer than the model's limit into overlapping windows (stride in Transformers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,3 @@
-"""A model folder in Hugging Face's format, read without torch: configuration, limits and tokenizer.
+"""Reads model folders in Hugging Face's format without torch: configuration, limits, tokenizer, sentence modules.
 
-Shared by the engines that load such folders (Transformers and ONNX Runtime).
-"""
+Shared by the engines that load such folders (Transformers and ONNX Runtime)."""

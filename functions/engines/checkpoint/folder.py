@@ -1,4 +1,4 @@
-"""A model's folder: its JSON files and its safetensors shards. It reads headers, never weights, and no pickle."""
+"""A model folder: its JSON files and safetensors shards. Reads headers only, never weights or pickles."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1}
 
 
 class Folder:
-    """One folder of a model; messages name files relative to it, never its place on the machine."""
+    """One folder of a model; error messages name files relative to it, never its path."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise LoadFailed("the transformers engine takes a folder with config.json, got a file or nothing at all")
+            raise LoadFailed("this engine takes a folder with config.json, got a file or nothing at all")
 
     def inside(self, name: str) -> Folder:
         """Return the folder `name` in this one (this one itself for an empty name); it cannot lead outside."""
@@ -34,7 +34,7 @@ class Folder:
         return Folder(there)
 
     def has(self, name: str) -> bool:
-        """Say whether the file exists."""
+        """Return whether the file exists."""
         return (self.path / name).is_file()
 
     def json(self, name: str) -> Any:
@@ -88,7 +88,7 @@ def _tensors(path: Path, itemsize: int, matrices: int) -> int:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(_HEADER_MAX, path.stat().st_size - 8):
-            raise LoadFailed(f"{path.name} is not a safetensors file, or was not brought here in full")
+            raise LoadFailed(f"{path.name} is not a safetensors file, or its download is incomplete")
         raw = file.read(length)
     try:
         header: dict[str, Any] = msgspec.json.decode(raw)
@@ -98,7 +98,7 @@ def _tensors(path: Path, itemsize: int, matrices: int) -> int:
     except (msgspec.DecodeError, KeyError, TypeError, IndexError, AttributeError):
         raise LoadFailed(f"{path.name} has a broken safetensors header") from None
     if 8 + length + max(ends, default=0) > path.stat().st_size:
-        raise LoadFailed(f"{path.name} is shorter than its header says: it was not brought here in full")
+        raise LoadFailed(f"{path.name} is shorter than its header says: its download is incomplete")
     return sum(sizes)
 
 

@@ -1,6 +1,6 @@
-"""Text to token ids with the model's fast tokenizer, in a thread of its own: neither the event loop's nor torch's.
+"""Tokenises with the model's fast tokenizer (Hugging Face tokenizers) in a separate thread.
 
-Ids come without padding and uncut, special tokens included; lengths are for the one who asked to judge.
+Ids come with special tokens and without padding or truncation; callers check lengths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from host.errors import InvalidRequest, LoadFailed
 A = TypeVar("A")
 
 _SLICE = 64
-"""Texts encoded in one go, so that a request of thousands lets others in between."""
+"""Texts encoded per call, so that other requests get their turn between the slices of a large one."""
 _BERTS = frozenset(
     {"BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "FunnelTokenizer"}
     | {"LayoutLMTokenizer", "LayoutLMv2Tokenizer", "MPNetTokenizer", "MobileBertTokenizer", "RetriBertTokenizer"}
@@ -36,16 +36,16 @@ _READING = {
 }
 """What that file says, and the normaliser's name for it."""
 _VOCABULARIES = ("*vocab*", "*.model", "*.tiktoken", "*.spm", "*.bpe", "tekken.json", "merges.txt", "dict.txt")
-"""Files that a tokenizer can be made of. Of none of them Transformers makes one that knows special tokens only."""
+"""Files that a tokenizer can be made of. Without any, Transformers makes one with special tokens only."""
 _SHARE = 100
 """A vocabulary of less than a hundredth of what `config.json` states is not the model's. Tables are longer than
 vocabularies by some rows that round them up; what is left of a broken file are a few words and five special tokens."""
 _QUOTED = 40
-"""Characters of a text that say which one is meant."""
+"""Most characters of a text quoted in an error message."""
 
 
 class FastTokenizer(Frame):
-    """A model's tokenizer; `lower` is for models that were trained on lower-cased text and do not say so themselves."""
+    """A model's tokenizer; `lower` lower-cases texts first, for models whose tokenizer files do not."""
 
     def __init__(self, model: tokenizers.Tokenizer, *, lower: bool = False) -> None:
         model.no_truncation()
@@ -94,7 +94,7 @@ class FastTokenizer(Frame):
         return found
 
     def _check(self, texts: Sequence[str], found: Sequence[Ids]) -> None:
-        """Raise `InvalidRequest` for a text with a token that only the tokenizer knows."""
+        """Raise `InvalidRequest` for a text with a token beyond the model's vocabulary."""
         if self.vocabulary >= self._end:
             return
         for text, ids in zip(texts, found, strict=True):
@@ -106,7 +106,7 @@ class FastTokenizer(Frame):
         return f"the token {token!r} (id {number}), but the model's vocabulary ends at {self.vocabulary - 1}"
 
     def bound(self, rows: int) -> None:
-        """Learn that the model has embeddings for the ids below `rows`: from now on texts with others are refused.
+        """Set the number of embedding rows of the model; texts with ids of `rows` or above are refused from now on.
 
         Raises `LoadFailed` where more than a few added tokens have no row: words of the plain vocabulary, or what
         stands around every text.
@@ -132,7 +132,7 @@ class FastTokenizer(Frame):
     def bare(self, text: str) -> list[int]:
         """Return the ids of a short text without special tokens; blocking, for use while loading.
 
-        Raises `LoadFailed` for a text with a token that only the tokenizer knows.
+        Raises `LoadFailed` for a text with a token beyond the model's vocabulary.
         """
         ids = list(self._model.encode(text.lower() if self._lower else text, add_special_tokens=False).ids)
         if self.vocabulary < self._end and max(ids, default=0) >= self.vocabulary:
@@ -150,7 +150,7 @@ class FastTokenizer(Frame):
         return {token.content: number for number, token in found.items() if token.special}
 
     def literal(self) -> None:
-        """Read what is spelled like a special token as the words that it is, from now on."""
+        """From now on, tokenise text that spells a special token as plain text."""
         self._model.encode_special_tokens = True
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ def load(
 ) -> FastTokenizer:
     """Return the folder's tokenizer, from `tokenizer.json` or made from the files of older ones by Transformers.
 
-    `framed` is False for models that want no special tokens around a text.
+    `framed` is False for models that take no special tokens around a text.
     """
     # The library reads both before its first parallel call; without them it takes every core it sees.
     os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
@@ -196,7 +196,7 @@ def load(
 
 
 def _read_as_said(model: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
-    """Let BERT's kind of tokenizer fold case and accents as `tokenizer_config.json` states it.
+    """Make a BERT tokenizer fold case and accents as `tokenizer_config.json` states.
 
     Transformers makes such a tokenizer anew from that file, so models were trained and measured with what it says.
     """

@@ -1,7 +1,4 @@
-"""A loaded ONNX model with a head of labels: everybody's items are merged into batches, and each gets its logits.
-
-It knows items and logits; what labels mean and how texts become items are the task's own.
-"""
+"""Sequence and token classification models on ONNX Runtime: items are batched across requests; each gets its logits."""
 
 from __future__ import annotations
 
@@ -11,25 +8,25 @@ from typing import Any, Self
 import numpy as np
 
 from functions.engines.batching.batcher import Batcher
-from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.onnx import encoder as encoders
 from functions.engines.onnx import plan as planning
 from functions.engines.onnx import tokenizer as tokenizers
 from functions.engines.onnx.encoder import Encoder
-from functions.engines.onnx.files import Files
-from functions.engines.onnx.library import ran_out
+from functions.engines.onnx.files import OnnxFiles
+from functions.engines.onnx.library import is_out_of_memory
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from host.errors import ColdframeError, InvalidRequest, LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
-_RANKS: dict[Head, int] = {"sequence": 2, "token": 3}
+_RANKS: dict[HeadKind, int] = {"sequence": 2, "token": 3}
 
 
 class OnnxClassifierModel:
-    """See `functions.engines.batching.classifier.HeadedModel`."""
+    """Implements `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(
         self,
@@ -38,7 +35,7 @@ class OnnxClassifierModel:
         tokens: FastTokenizer,
         options: OnnxOptions,
         config: Mapping[str, Any],
-        head: Head,
+        head: HeadKind,
     ) -> None:
         self.tokenizer = tokens
         self.config = config
@@ -51,7 +48,7 @@ class OnnxClassifierModel:
         self._check_rows()
         budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(options))
         self._batcher: Batcher[Item, Logits] = Batcher(
-            self._compute, size, budget=budget, overhead=planning.OVERHEAD, ran_out=ran_out
+            self._compute, size, budget=budget, overhead=planning.OVERHEAD, is_out_of_memory=is_out_of_memory
         )
 
     def _check_rows(self) -> None:
@@ -71,7 +68,7 @@ class OnnxClassifierModel:
         return planning.encoder(load, options, files)
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> Self:
         """Load tokenizer and graph; raises `LoadFailed`, also for a graph without such a head, and `OutOfMemory`."""
         options, files = _read(load)
         tokens = tokenizers.load(files, load.threads)
@@ -126,5 +123,5 @@ def _labels(config: Mapping[str, Any], count: int) -> tuple[str, ...]:
         raise LoadFailed("config.json: the keys of id2label are no numbers") from None
 
 
-def _read(load: Load) -> tuple[OnnxOptions, Files]:
-    return load.engine_options(OnnxOptions), Files.at(load.path, load.manifest.quantization)
+def _read(load: Load) -> tuple[OnnxOptions, OnnxFiles]:
+    return load.engine_options(OnnxOptions), OnnxFiles.at(load.path, load.manifest.quantization)

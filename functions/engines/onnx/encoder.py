@@ -1,7 +1,6 @@
-"""A loaded ONNX graph: tokenised items in, padded arrays through the session, one output and the mask out.
+"""Runs an ONNX graph: pads tokenised items into arrays and returns one output and the mask, in numpy.
 
-It pads and runs; what becomes of the output (labels, pooling) is the task's own. Its numbers are numpy's.
-"""
+Pooling and labels are applied by the callers."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ import numpy.typing as npt
 
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint import limits
-from functions.engines.onnx.files import Files
-from functions.engines.onnx.library import onnxruntime, ran_out, reason
+from functions.engines.onnx.files import OnnxFiles
+from functions.engines.onnx.library import is_out_of_memory, message_of, onnxruntime
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Load, Progress
@@ -33,12 +32,12 @@ _INTEGERS: dict[str, Integer] = {"tensor(int64)": np.int64, "tensor(int32)": np.
 _LEVELS = {"all": "ORT_ENABLE_ALL", "basic": "ORT_ENABLE_BASIC", "off": "ORT_DISABLE_ALL"}
 _FATAL = 4
 _OUTSIDE = re.compile(r"indices element out of data bounds, idx=(\d+)|input index out of range")
-"""What `Gather` says, and what it says where embeddings, their sum and its norm were fused to one step."""
-_UNREAD = "a text has a token that the tokenizer knows and the model does not: leave it out ({})"
+"""The error of `Gather`, and of the fused EmbedLayerNormalization."""
+_UNKNOWN = "a text has a token that the model has no embedding for: leave it out ({})"
 
 
 class Encoder:
-    """A session. `forward` runs in the compute thread only."""
+    """An inference session. Call `forward` from the compute thread only."""
 
     def __init__(self, session: Any, pad: int, name: str, first: int = 0) -> None:
         """`first` is the position of an input's first token."""
@@ -46,7 +45,7 @@ class Encoder:
         self._pad = pad
         self._first = first
         self._name = name
-        self._inputs = {given.name: _checked(given, name) for given in session.get_inputs()}
+        self._inputs = {value.name: _input_type(value, name) for value in session.get_inputs()}
         if "input_ids" not in self._inputs:
             raise LoadFailed(f"{name} has no input `input_ids`: it is no graph of a text encoder")
         self.outputs: dict[str, int] = {made.name: len(made.shape or ()) for made in session.get_outputs()}
@@ -55,7 +54,7 @@ class Encoder:
     def output(self, names: Sequence[str], rank: int) -> str:
         """Return the first output that is called as one of `names`, else the first one with so many dimensions.
 
-        Raises `LoadFailed` that tells what there is.
+        Raises `LoadFailed` that lists the outputs.
         """
         named = next((name for name in names if self.outputs.get(name, 0) in (0, rank) and name in self.outputs), None)
         found = named or next((name for name, count in self.outputs.items() if count == rank), None)
@@ -70,17 +69,17 @@ class Encoder:
         filled = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
         if "position_ids" in self._inputs:
             filled["position_ids"] = np.broadcast_to(self._first + np.arange(ids.shape[1]), ids.shape)
-        given = {name: np.ascontiguousarray(filled[name], dtype=kind) for name, kind in self._inputs.items()}
+        value = {name: np.ascontiguousarray(filled[name], dtype=kind) for name, kind in self._inputs.items()}
         try:
-            (found,) = self._session.run([output], given)
+            (found,) = self._session.run([output], value)
         except Exception as error:
-            if _is_unread(error, ids):
-                raise InvalidRequest(_UNREAD.format(reason(error))) from error
+            if _is_unknown_token(error, ids):
+                raise InvalidRequest(_UNKNOWN.format(message_of(error))) from error
             raise
         return np.asarray(found, dtype=np.float32), mask
 
 
-def load(load_: Load, options: OnnxOptions, files: Files, progress: Progress) -> Encoder:
+def load(load_: Load, options: OnnxOptions, files: OnnxFiles, progress: Progress) -> Encoder:
     """Open the graph; raises `LoadFailed` for what ONNX Runtime cannot run, and `OutOfMemory`."""
     total = sum(files.sizes())
     progress("weights", 0, total)
@@ -91,16 +90,16 @@ def load(load_: Load, options: OnnxOptions, files: Files, progress: Progress) ->
             str(files.file), settings(options, load_.threads), providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        if ran_out(error):
+        if is_out_of_memory(error):
             raise OutOfMemory("memory ran out while the weights were loaded") from error
-        raise LoadFailed(f"{files.file.name} cannot be loaded: {reason(error)}{_advice(error)}") from error
-    _give_back()
+        raise LoadFailed(f"{files.file.name} cannot be loaded: {message_of(error)}{_version_hint(error)}") from error
+    _trim_heap()
     progress("weights", total, total)
     return Encoder(session, 0 if pad is None else int(pad), files.file.name, _first(config))
 
 
 def settings(options: OnnxOptions, threads: int) -> Any:
-    """Return how a session runs: on so many threads, which sleep while there is nothing to do."""
+    """Return session options: `threads` intra-op threads, which sleep while idle."""
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = threads
     made.inter_op_num_threads = 1
@@ -119,35 +118,35 @@ def _first(config: Mapping[str, Any]) -> int:
     return rows - used if isinstance(rows, int) and used is not None else 0
 
 
-def _advice(error: Exception) -> str:
-    """Return what to do about a file that is newer than the library."""
+def _version_hint(error: Exception) -> str:
+    """Return a hint for a file that is newer than the library."""
     if "opset" not in str(error).lower() and "IR version" not in str(error):
         return ""
     return f"; this is ONNX Runtime {onnxruntime.__version__}: install a newer one, or export with an older opset"
 
 
-def _give_back() -> None:
-    """Have the C library return what reading the graph took: it would keep half as much again as the weights."""
+def _trim_heap() -> None:
+    """Return memory freed after reading the graph to the system: malloc would keep half as much as the weights."""
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def _checked(given: Any, name: str) -> Integer:
+def _input_type(value: Any, name: str) -> Integer:
     """Return the type of an input's numbers; raises `LoadFailed` for one that cannot be filled."""
-    if given.name not in _INPUTS:
-        raise LoadFailed(f"{name} asks for an input {given.name!r}; those that can be given are {', '.join(_INPUTS)}")
-    if given.type not in _INTEGERS:
-        raise LoadFailed(f"{name} takes {given.name} as {given.type}, expected int64 or int32")
-    if len(given.shape) != 2 or any(isinstance(size, int) for size in given.shape):
+    if value.name not in _INPUTS:
+        raise LoadFailed(f"{name} asks for an input {value.name!r}; supported are {', '.join(_INPUTS)}")
+    if value.type not in _INTEGERS:
+        raise LoadFailed(f"{name} takes {value.name} as {value.type}, expected int64 or int32")
+    if len(value.shape) != 2 or any(isinstance(size, int) for size in value.shape):
         raise LoadFailed(
-            f"{name} takes {given.name} only as {given.shape}: export it with any number of inputs and of tokens"
+            f"{name} takes {value.name} only as {value.shape}: export it with any number of inputs and of tokens"
         )
-    return _INTEGERS[given.type]
+    return _INTEGERS[value.type]
 
 
-def _is_unread(error: Exception, ids: Mask) -> bool:
-    """Say whether it is about a token that the graph's table has no row for; positions and segments have tables too."""
+def _is_unknown_token(error: Exception, ids: Mask) -> bool:
+    """Return whether the error is about a token id without an embedding, not a position or token type."""
     found = _OUTSIDE.search(str(error))
     if found is None or "position" in str(error):
         return False

@@ -1,8 +1,7 @@
-"""The files of an ONNX model: the graph, the weights beside it that it names, and the folder its small files lie in.
+"""Finds the files of an ONNX model: the graph, its external data files, and the folder with config and tokenizer.
 
-Of the graph it reads what it must, straight from the protobuf, without the weights in it and without a library. Field
-numbers are those of onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
-"""
+The locations of external data are read directly from the protobuf, without loading weights. Field numbers are those of
+onnx.proto, https://github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 
 
-class Files:
+class OnnxFiles:
     """One model's files. `file` is the graph, `folder` has `config.json` and `tokenizer.json`."""
 
     def __init__(self, file: Path) -> None:
@@ -40,7 +39,7 @@ class Files:
         self.folder = Folder(above if beside else file.parent)
 
     @classmethod
-    def at(cls, path: str | Path, quantization: str | None) -> Files:
+    def at(cls, path: str | Path, quantization: str | None) -> OnnxFiles:
         """Return the files of a graph, or of the one in a folder that `quantization` chooses; raises `LoadFailed`."""
         path = Path(path)
         if path.is_file():
@@ -59,18 +58,20 @@ class Files:
         Raises `LoadFailed` for a file that is no ONNX model or shorter than it says, and for weights that are missing
         or would lie outside of the folder.
         """
-        return self.file.stat().st_size, sum(self._beside(place).stat().st_size for place in self._places())
+        return self.file.stat().st_size, sum(
+            self._external_file(place).stat().st_size for place in self._external_locations()
+        )
 
-    def _places(self) -> list[str]:
+    def _external_locations(self) -> list[str]:
         """Return where the graph says that weights lie, relative to it."""
         with self.file.open("rb") as file:
             try:
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                     return sorted(_locations(data))
             except (ValueError, IndexError):
-                raise LoadFailed(f"{self.file.name} is no ONNX model, or was not brought here in full") from None
+                raise LoadFailed(f"{self.file.name} is not an ONNX model, or its download is incomplete") from None
 
-    def _beside(self, place: str) -> Path:
+    def _external_file(self, place: str) -> Path:
         parts = PurePosixPath(place).parts
         if not parts or ".." in parts or place.startswith("/") or PureWindowsPath(place).anchor or "\\" in place:
             raise LoadFailed(f"{self.file.name} has weights at {place!r}, which is outside of the model's folder")

@@ -1,7 +1,6 @@
-"""ONNX Runtime, imported with its telemetry off and its errors in words that people can read.
+"""Imports ONNX Runtime with telemetry off, and shortens its error messages.
 
-Its official builds start an uploader thread at import and report to their maker; a model served here tells nobody.
-"""
+Official builds start an uploader thread at import that reports usage to the vendor; it is never started here."""
 
 from __future__ import annotations
 
@@ -25,18 +24,18 @@ _SOURCE = re.compile(r"\S*onnxruntime\S*\.(?:cc|h):\d+ (?:.*?\) )?")
 _PLACE = re.compile(r"[\"']?(?<![\w.])/[^\s\"']*/([^\s/\"']*)[\"']?")
 
 
-def ran_out(error: BaseException) -> bool:
-    """Say whether an error means that memory ran out."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory):
         return True
     return any(words in str(error).lower() for words in _MEMORY)
 
 
-def reason(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the library's reason in one line, without the places of files on this machine."""
     first = str(error).strip().split("\n")[0]
     bare = _SOURCE.sub("", _PREFIX.sub("", first))
     return " ".join(_PLACE.sub(r"\1", bare).split())[:300]
 
 
-__all__ = ("onnxruntime", "ran_out", "reason")
+__all__ = ("is_out_of_memory", "message_of", "onnxruntime")

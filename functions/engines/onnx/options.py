@@ -1,4 +1,4 @@
-"""The engine's options as a manifest's `options` states them; it knows no library, so the host can check them."""
+"""The ONNX engine's `options` in a manifest. Imports no model library, so that the host can check them."""
 
 from __future__ import annotations
 

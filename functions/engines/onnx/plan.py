@@ -1,4 +1,4 @@
-"""The bytes an ONNX model will take, from its files' sizes and an estimate of what a batch needs. It loads nothing."""
+"""Estimates the bytes an ONNX model needs, from its files' sizes and the activations of a batch. Loads nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from functions.engines.checkpoint import limits
-from functions.engines.onnx.files import Files
+from functions.engines.onnx.files import OnnxFiles
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import LoadFailed
 from host.function import RAM, Load, Plan
@@ -43,7 +43,7 @@ def activations(config: Mapping[str, Any], tokens: int, longest: int) -> int:
     return tokens * 4 * (_MATRICES * hidden + 3 * inner + 2 * heads * longest)
 
 
-def encoder(load: Load, options: OnnxOptions, files: Files, *bounds: int | None) -> Plan:
+def encoder(load: Load, options: OnnxOptions, files: OnnxFiles, *bounds: int | None) -> Plan:
     """Return the plan of a model; `bounds` are lengths that the task's own files set.
 
     Raises `LoadFailed` for missing files and for a device other than the CPU.

@@ -1,4 +1,4 @@
-"""What a worker would import anyway, imported once into the forkserver: no thread is started, no device touched."""
+"""Imports what a worker needs, once in the forkserver: no thread is started, no device touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first batch, computed while loading: a graph that cannot serve is found out before anybody asks it."""
+"""Computes a first batch while loading, so that a graph that cannot run fails the load and not the first request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.tokenizer import FastTokenizer
-from functions.engines.onnx.library import ran_out, reason
+from functions.engines.onnx.library import is_out_of_memory, message_of
 from host.errors import LoadFailed, OutOfMemory
 
 R = TypeVar("R")
@@ -20,6 +20,6 @@ def probe(compute: Callable[[Sequence[Item]], Sequence[R]], tokens: FastTokenize
     try:
         return compute(items)
     except Exception as error:
-        if ran_out(error):
+        if is_out_of_memory(error):
             raise OutOfMemory("memory ran out while first inputs were computed") from error
-        raise LoadFailed(f"{file} cannot compute first inputs: {reason(error)}") from error
+        raise LoadFailed(f"{file} cannot compute first inputs: {message_of(error)}") from error

@@ -1,7 +1,4 @@
-"""A loaded model with a head of labels: everybody's items are merged into batches, and each gets its logits.
-
-It knows items and logits; what labels mean and how texts become items are the task's own.
-"""
+"""Sequence and token classification models on torch: items of all requests are batched, and each gets its logits."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import msgspec
 import torch
 
 from functions.engines.batching.batcher import Batcher
-from functions.engines.batching.classifier import Head, Logits
+from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint import limits, tokenizer
 from functions.engines.checkpoint.folder import Folder
@@ -25,14 +22,14 @@ from functions.engines.transformers.options import TransformersOptions
 from host.errors import NotFinite
 from host.function import Load, Plan, Progress
 
-_AUTO: dict[Head, str] = {
+_AUTO: dict[HeadKind, str] = {
     "sequence": "AutoModelForSequenceClassification",
     "token": "AutoModelForTokenClassification",
 }
 
 
 class TransformersClassifierModel:
-    """See `functions.engines.batching.classifier.HeadedModel`."""
+    """Implements `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(
         self,
@@ -41,7 +38,7 @@ class TransformersClassifierModel:
         tokens: FastTokenizer,
         options: TransformersOptions,
         config: Mapping[str, Any],
-        head: Head,
+        head: HeadKind,
     ) -> None:
         self.tokenizer = tokens
         self.config = config
@@ -49,12 +46,12 @@ class TransformersClassifierModel:
         self.labels = _labels(encoder.model.config.id2label)
         self._head = head
         self._encoder = encoder
-        how = encoders.batching(options, plan, encoder)
+        how = encoders.batcher_settings(options, plan, encoder)
         self._batcher: Batcher[Item, Logits] = Batcher(
             self._compute,
             size,
             **how,
-            ran_out=memory.ran_out,
+            is_out_of_memory=memory.is_out_of_memory,
             release=memory.release,
         )
 
@@ -67,7 +64,7 @@ class TransformersClassifierModel:
         return msgspec.structs.replace(plan, notes=(*plan.notes, f"inputs of up to {longest} tokens ({bound})"))
 
     @classmethod
-    def load(cls, load: Load, plan: Plan, progress: Progress, head: Head) -> Self:
+    def load(cls, load: Load, plan: Plan, progress: Progress, head: HeadKind) -> Self:
         """Load tokenizer and weights; raises `LoadFailed`, also for a model without such a head, and `OutOfMemory`."""
         options, folder = _read(load)
         tokens = tokenizer.load(folder, load.threads, trusted=options.trust_remote_code)

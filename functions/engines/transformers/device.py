@@ -1,4 +1,4 @@
-"""The manifest's `device` as a torch device, and the pool its memory is counted in. It allocates nothing."""
+"""Resolves the manifest's `device` to a torch device and to the memory pool it is accounted in. Allocates nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Linear layers whose output an activation takes, found by watching a model answer, so that both become one operation.
+"""Fuses linear layers with the activations that follow them, found by recording one forward pass of the model.
 
-It knows no architecture: a layer and an activation are a pair when each call of the activation was given what the
-layer's call before it returned, and neither is called otherwise. Whether the model is the same afterwards is for
-`tuning` to check, as a layer's output may be used elsewhere too.
+A layer and an activation belong together when each call of the activation receives what the layer's call before it
+returned, and neither is called otherwise. `optimize` then checks that the model's output is unchanged, since a layer's
+output may be used elsewhere too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 from transformers import activations
 
-from functions.engines.transformers.linear import Activation, Prepacked
+from functions.engines.transformers.linear import Activation, PrepackedLinear
 
 _GELU, _TANH = Activation("gelu", "none"), Activation("gelu", "tanh")
 _KNOWN: dict[type[nn.Module], Activation] = {
@@ -33,7 +33,7 @@ _KNOWN: dict[type[nn.Module], Activation] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LinearActivation:
     """A linear layer and the activation that takes its output, by the modules' names in their model."""
 
     layer: str
@@ -41,31 +41,31 @@ class Pair:
     activation: Activation
 
 
-def fuse(model: nn.Module, pairs: Iterable[Pair]) -> None:
-    """Let layers that can compute their activations, and take those out of the model."""
+def fuse(model: nn.Module, pairs: Iterable[LinearActivation]) -> None:
+    """Move activations into the prepacked layers before them, and replace them with `Identity`."""
     for pair in pairs:
         layer = model.get_submodule(pair.layer)
-        if isinstance(layer, Prepacked):
+        if isinstance(layer, PrepackedLinear):
             layer.activation = pair.activation
             parent, _, name = pair.place.rpartition(".")
             setattr(model.get_submodule(parent), name, nn.Identity())
 
 
-class _Seen:
-    """What was called, with what."""
+class _CallRecorder:
+    """Records the calls of linear layers and activations, with their inputs."""
 
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.sources: dict[str, set[str]] = {}
         self._name, self._output = "", None
 
-    def layer(self, name: str, module: Any, given: Any, output: Any) -> None:
+    def layer(self, name: str, module: Any, inputs: Any, output: Any) -> None:
         self.calls[name] += 1
         self._name, self._output = name, output
 
-    def activation(self, name: str, module: Any, given: tuple[Any, ...]) -> None:
+    def activation(self, name: str, module: Any, inputs: tuple[Any, ...]) -> None:
         self.calls[name] += 1
-        self.sources.setdefault(name, set()).add(self._name if given and given[0] is self._output else "")
+        self.sources.setdefault(name, set()).add(self._name if inputs and inputs[0] is self._output else "")
         self._name, self._output = "", None
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -76,35 +76,35 @@ class _Seen:
 
 
 @contextlib.contextmanager
-def watched(model: Any) -> Iterator[list[Pair]]:
-    """Yield a list of the model's pairs, which is filled once it has answered and the context is left."""
-    found: list[Pair] = []
-    seen, hooks = _Seen(), []
-    modules = dict(_single(model)) if isinstance(model, nn.Module) else {}
+def recording(model: Any) -> Iterator[list[LinearActivation]]:
+    """Yield a list that holds the model's fusible pairs once the context is left; run the model inside."""
+    found: list[LinearActivation] = []
+    recorder, hooks = _CallRecorder(), []
+    modules = dict(_unshared_modules(model)) if isinstance(model, nn.Module) else {}
     for name, module in modules.items():
         if type(module) is nn.Linear:
-            hooks.append(module.register_forward_hook(functools.partial(seen.layer, name)))
-        elif _known(module) is not None:
-            hooks.append(module.register_forward_pre_hook(functools.partial(seen.activation, name)))
+            hooks.append(module.register_forward_hook(functools.partial(recorder.layer, name)))
+        elif _activation_of(module) is not None:
+            hooks.append(module.register_forward_pre_hook(functools.partial(recorder.activation, name)))
     try:
         yield found
     finally:
         for hook in hooks:
             hook.remove()
-    for layer, place in seen.pairs():
-        known = _known(modules[place])
+    for layer, place in recorder.pairs():
+        known = _activation_of(modules[place])
         if known is not None:
-            found.append(Pair(layer, place, known))
+            found.append(LinearActivation(layer, place, known))
 
 
-def _single(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that stand in one place only, with their names."""
+def _unshared_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules that occur once in the model, with their names."""
     named = list(model.named_modules(remove_duplicate=False))
     times = Counter(id(module) for _, module in named)
     return ((name, module) for name, module in named if times[id(module)] == 1)
 
 
-def _known(module: nn.Module) -> Activation | None:
+def _activation_of(module: nn.Module) -> Activation | None:
     if type(module) is nn.GELU:
         return _TANH if module.approximate == "tanh" else _GELU
     return _KNOWN.get(type(module))

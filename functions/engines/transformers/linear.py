@@ -1,6 +1,6 @@
-"""Linear layers as a CPU likes them: weights laid out once for oneDNN, or in 8 bits. It knows no architecture.
+"""Replaces linear layers for the CPU: weights packed once into oneDNN's layout, or quantised to int8.
 
-Laid out once matters on every CPU, since a plain layer lays its weights out anew for each batch, and most where torch
+Packing once matters on every CPU, since a plain layer lays its weights out anew for each batch, and most where torch
 would give fp32 to MKL, which on other makers' processors leaves half of their speed unused.
 """
 
@@ -28,10 +28,10 @@ class Activation:
     algorithm: str = ""
 
 
-class Prepacked(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
-    """A linear layer in oneDNN's own layout; fp32 stays fp32, with sums in another order.
+class PrepackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
+    """A linear layer with weights in oneDNN's packed layout; fp32 stays fp32, summed in another order.
 
-    `activation` is computed of the sums before they are rounded.
+    `activation` is fused: applied to the sums before they are rounded.
     """
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -50,8 +50,8 @@ class Prepacked(nn.Module):  # type: ignore[misc]  # torch is Any to mypy here
         return found
 
 
-class Eight(nn.Module):  # type: ignore[misc]
-    """A linear layer in 8 bits: weights scaled for each output, inputs for each token, as they come."""
+class Int8Linear(nn.Module):  # type: ignore[misc]
+    """A linear layer in int8: weights quantised per output channel, inputs per token (dynamic)."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -76,13 +76,13 @@ class Eight(nn.Module):  # type: ignore[misc]
         return whole
 
 
-def able(dtype: torch.dtype) -> bool:
-    """Say whether weights of this kind can be laid out on this processor by this build of torch."""
+def can_prepack(dtype: torch.dtype) -> bool:
+    """Return whether this build of torch can prepack weights of the dtype on this processor."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:
         with torch.no_grad():
-            Prepacked(nn.Linear(16, 16, dtype=dtype))(torch.zeros(1, 16, dtype=dtype))
+            PrepackedLinear(nn.Linear(16, 16, dtype=dtype))(torch.zeros(1, 16, dtype=dtype))
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
     return True

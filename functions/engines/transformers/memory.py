@@ -1,4 +1,4 @@
-"""How torch says that memory ran out, in the host's words."""
+"""Recognises torch's out-of-memory errors, frees its caches, and sets malloc's thresholds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from host.errors import OutOfMemory
 _CPU = ("not enough memory", "can't allocate memory", "cannot allocate memory")
 
 
-def ran_out(error: BaseException) -> bool:
-    """Say whether an error means that RAM or a device's memory ran out."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that RAM or a device's memory ran out."""
     if isinstance(error, MemoryError | OutOfMemory | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error).lower() for words in _CPU)
 
 
 def release() -> None:
-    """Give back what torch keeps for itself on an accelerator."""
+    """Free torch's memory cache on an accelerator."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
@@ -31,15 +31,15 @@ def out_of_memory(message: str) -> OutOfMemory:
     return OutOfMemory(message)
 
 
-def keep() -> None:
-    """Let the C library keep what is freed for the next batch, where it can be told so.
+def raise_malloc_thresholds() -> None:
+    """Raise glibc's mmap and trim thresholds, so that freed memory is kept for the next batch.
 
     Otherwise it gives large tensors back to the system and gets them anew, page by page, in each layer.
     """
     with contextlib.suppress(OSError, AttributeError):
-        tell = ctypes.CDLL(None).mallopt
-        tell(_MMAP_THRESHOLD, 32 << 20)
-        tell(_TRIM_THRESHOLD, 256 << 20)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_TRIM_THRESHOLD, 256 << 20)
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

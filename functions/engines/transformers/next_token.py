@@ -50,7 +50,7 @@ class _Shared(DynamicLayer):  # type: ignore[misc]  # Transformers is not typed
 
 
 class NextTokenScorer:
-    """See `functions.rerank.yes_no.Answers`. An answer is the log of the odds of yes against no.
+    """See `functions.rerank.yes_no.YesNoModel`. An answer is the log of the odds of yes against no.
 
     For a model that has no token for no it is the logit of yes.
     """
@@ -75,7 +75,12 @@ class NextTokenScorer:
         self._reach = int(plan.detail["reach_tokens"])
         budget, overhead = encoders.budget(options, plan, encoder.device)
         self._batcher: Batcher[NextTokenItem, float] = Batcher(
-            self._compute, self._size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+            self._compute,
+            self._size,
+            budget=budget,
+            overhead=overhead,
+            is_out_of_memory=memory.is_out_of_memory,
+            release=memory.release,
         )
 
     async def odds(self, prefix: Sequence[int], suffixes: Sequence[Ids]) -> list[float]:

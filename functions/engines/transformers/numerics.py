@@ -1,8 +1,6 @@
-"""Whether a model says the same after it was changed: a few texts through it before and after, and what differs.
+"""Compares a model's output before and after an optimisation on a few texts.
 
-It compares what tasks use: pooled vectors by their cosine, logits by their largest difference as a share of their
-spread.
-"""
+Vectors are compared by cosine, logits by their largest difference relative to their spread."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ had rained then, too.""",
 )
 """From a few tokens to about sixty: sums of different lengths, names, numbers, another language."""
 
-Judged = Callable[[Any, torch.Tensor], torch.Tensor]
-"""A model's output and the mask to (items, size): what its task makes of them, without what is the same for all."""
+PoolFn = Callable[[Any, torch.Tensor], torch.Tensor]
+"""Maps a model's output and mask to (items, size), the vectors to compare."""
 
 
 class Bounds(msgspec.Struct, kw_only=True, frozen=True):
-    """How much may differ."""
+    """How far outputs may differ."""
 
     cosine: float
     """Of vectors, at least."""
@@ -41,29 +39,29 @@ class Bounds(msgspec.Struct, kw_only=True, frozen=True):
 BF16 = Bounds(cosine=0.999, share=0.05)
 INT8 = Bounds(cosine=0.98, share=0.15)
 SAME = Bounds(cosine=0.999999, share=1e-3)
-"""For what must not change the numbers but for the order of sums."""
+"""For optimisations that change only the order of sums."""
 
 
 class Difference(msgspec.Struct, kw_only=True, frozen=True):
-    """What was found."""
+    """How far two outputs differ."""
 
     of_logits: bool
     value: float
     """The least cosine, or the largest difference as a share of the spread."""
 
     def within(self, bounds: Bounds) -> bool:
-        """Say whether it may be served. NaN is never within."""
+        """Return whether the difference is allowed; NaN never is."""
         return self.value <= bounds.share if self.of_logits else self.value >= bounds.cosine
 
-    def told(self, bounds: Bounds) -> str:
-        """Return it in words, with the bound."""
+    def describe(self, bounds: Bounds) -> str:
+        """Return the difference and its bound as a sentence."""
         if self.of_logits:
             return f"logits differ by {self.value:.1%} of their spread, at most {bounds.share:.1%} may"
         return f"cosine {self.value:.4f} to fp32, at least {bounds.cosine} is needed"
 
 
-class Answer(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model said to the texts."""
+class CheckOutput(msgspec.Struct, kw_only=True, frozen=True):
+    """A model's output for the check texts: (rows, size), vectors or logits."""
 
     rows: torch.Tensor
     of_logits: bool
@@ -75,24 +73,24 @@ def items(tokens: FastTokenizer, longest: int) -> list[Item]:
     return sorted((item for item in made if len(item.ids)), key=lambda item: -len(item.ids))
 
 
-def answer(output: Any, mask: torch.Tensor, judged: Judged | None = None) -> Answer:
-    """Return what is compared of a model's output: `judged`, else logits, else the mean over each text's tokens."""
-    if judged is not None:
-        return Answer(rows=judged(output, mask).float(), of_logits=False)
+def check_output(output: Any, mask: torch.Tensor, pool_fn: PoolFn | None = None) -> CheckOutput:
+    """Return what is compared of a model's output: `pool_fn`, else logits, else the mean over each text's tokens."""
+    if pool_fn is not None:
+        return CheckOutput(rows=pool_fn(output, mask).float(), of_logits=False)
     logits = getattr(output, "logits", None)
     if logits is None:
         weights = mask.unsqueeze(-1).float()
         hidden = output.last_hidden_state.float()
-        return Answer(rows=(hidden * weights).sum(1) / weights.sum(1), of_logits=False)
+        return CheckOutput(rows=(hidden * weights).sum(1) / weights.sum(1), of_logits=False)
     if logits.dim() == 3:  # of each token, but where they are as many as there are words the last token's are enough
         last = mask.sum(1) - 1
         words = logits.shape[-1] > 4096
         logits = logits[torch.arange(len(last)), last] if words else logits[mask.bool()]
-    return Answer(rows=logits.float().clone(), of_logits=True)
+    return CheckOutput(rows=logits.float().clone(), of_logits=True)
 
 
-def compare(before: Answer, after: Answer) -> Difference:
-    """Return how far two answers are apart."""
+def compare(before: CheckOutput, after: CheckOutput) -> Difference:
+    """Return the difference between two outputs."""
     if before.of_logits:
         spread = (before.rows.max() - before.rows.min()).clamp(min=1.0)
         return Difference(of_logits=True, value=float((before.rows - after.rows).abs().max() / spread))

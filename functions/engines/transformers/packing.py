@@ -1,9 +1,7 @@
-"""Batches without padding: between a model's first layer and its last, all tokens of a batch lie on one axis.
+"""Runs batches without padding (unpadding, varlen): between the first and last layer all tokens lie on one axis.
 
-Embeddings before and heads after it see the padded batch they are written for; linear layers see no padding, and
-attention runs over each input by itself. It uses Transformers' own interface for attention, so it serves models that
-do, and whether a model comes out the same is for `tuning` to check.
-"""
+Embeddings and heads still see the padded batch; attention runs over each input by itself, through Transformers'
+attention interface. `optimize` checks that a model's output is unchanged."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ _NAME = "coldframe_packed"
 
 
 _STEP = 16
-"""Tokens by which an input's attention grows. oneDNN makes a program for each new size, which takes longer than to
-compute with it once."""
+"""Attention lengths are rounded up to a multiple of this: oneDNN compiles a kernel for each new size, which costs more
+than one computation with it."""
 
 
 def _rounded(tokens: int) -> int:
@@ -35,8 +33,8 @@ def _rounded(tokens: int) -> int:
     return -(-tokens // step) * step
 
 
-def wide(length: int) -> int:
-    """Return the tokens that the attention of one input is computed for."""
+def padded_length(length: int) -> int:
+    """Return the length an input's attention is computed with."""
     return -(-length // _STEP) * _STEP
 
 
@@ -47,7 +45,7 @@ class Batch:
         """`mask` is (items, tokens), 1 for tokens and 0 for padding on the right."""
         self.shape = tuple(mask.shape)
         self.tokens = sum(lengths)
-        self.rows = _rounded(self.tokens - lengths[-1] + wide(lengths[-1]))
+        self.rows = _rounded(self.tokens - lengths[-1] + padded_length(lengths[-1]))
         self._index = mask.flatten().nonzero()[:, 0]
         self._selected = torch.nn.functional.pad(self._index, (0, self.rows - self.tokens))
         self.groups = [(length, len(list(same))) for length, same in groupby(lengths)]
@@ -67,7 +65,7 @@ class Batch:
         padded[self._index] = states[0, : self.tokens]
         return padded.view(count, longest, *states.shape[2:])
 
-    def joined(self, parts: list[torch.Tensor]) -> torch.Tensor:
+    def concatenate(self, parts: list[torch.Tensor]) -> torch.Tensor:
         """Return (1, rows, …) of the groups' (tokens, …)."""
         behind = self.rows - self.tokens
         if behind:
@@ -75,11 +73,11 @@ class Batch:
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).unsqueeze(0)
 
     def mask(self, length: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor | None:
-        """Return what is added to the scores of an input computed as if it had `wide` tokens; None for nothing."""
-        if length == wide(length):
+        """Return the additive mask of an input computed with `padded_length` tokens; None where that is its length."""
+        if length == padded_length(length):
             return None
         if length not in self._masks:
-            made = torch.zeros(wide(length), dtype=dtype, device=device)
+            made = torch.zeros(padded_length(length), dtype=dtype, device=device)
             made[length:] = float("-inf")
             self._masks[length] = made.view(1, 1, 1, -1)
         return self._masks[length]
@@ -93,26 +91,26 @@ class Batch:
         return self._positions[key][1]
 
 
-class _Now(threading.local):
+class _Current(threading.local):
     batch: Batch | None = None
 
 
-_now = _Now()
+_current = _Current()
 """The batch that this thread computes; None where it computes a padded one."""
 
 
 @contextlib.contextmanager
 def packed(batch: Batch) -> Iterator[None]:
-    """Let models that are prepared for it compute this batch packed."""
-    _now.batch = batch
+    """Make prepared models compute this batch packed, in this thread and context."""
+    _current.batch = batch
     try:
         yield
     finally:
-        _now.batch = None
+        _current.batch = None
 
 
 def prepare(model: Any) -> bool:
-    """Let the model compute packed batches; False for one that cannot, which stays as it is."""
+    """Hook the model for packed batches; False for one that does not support it, which stays unchanged."""
     layers = _layers(model)
     if not layers or not getattr(model, "_supports_attention_backend", False):
         return False
@@ -139,26 +137,26 @@ def _layers(model: nn.Module) -> list[nn.Module]:
 
 
 def _first(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if _now.batch is None:
+    if _current.batch is None:
         return args, kwargs
     if args:
-        return (_now.batch.pack(args[0]), *args[1:]), kwargs
-    return args, {**kwargs, "hidden_states": _now.batch.pack(kwargs["hidden_states"])}
+        return (_current.batch.pack(args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": _current.batch.pack(kwargs["hidden_states"])}
 
 
 def _before(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     positions = kwargs.get("position_embeddings")
-    if _now.batch is None or positions is None:
+    if _current.batch is None or positions is None:
         return args, kwargs
-    return args, {**kwargs, "position_embeddings": _now.batch.rotary(positions)}
+    return args, {**kwargs, "position_embeddings": _current.batch.rotary(positions)}
 
 
 def _last(layer: nn.Module, args: Any, output: Any) -> Any:
-    if _now.batch is None:
+    if _current.batch is None:
         return output
     if isinstance(output, tuple):
-        return (_now.batch.unpack(output[0]), *output[1:])
-    return _now.batch.unpack(output)
+        return (_current.batch.unpack(output[0]), *output[1:])
+    return _current.batch.unpack(output)
 
 
 def _attention(
@@ -170,30 +168,32 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Return (1, tokens, heads, size) of three times (1, heads, tokens, size), each input by itself."""
-    batch = _now.batch
+    batch = _current.batch
     if batch is None:
         found: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return found
-    said = {name for name, value in kwargs.items() if value is not None}
-    if attention_mask is None and getattr(module, "num_key_value_groups", 1) == 1 and said <= _PLAIN:
-        return _plainly(module, batch, (query, key, value), kwargs.get("scaling"), kwargs.get("is_causal")), None
+    arguments = {name for name, value in kwargs.items() if value is not None}
+    if attention_mask is None and getattr(module, "num_key_value_groups", 1) == 1 and arguments <= _PLAIN_ARGUMENTS:
+        return _plain_attention(
+            module, batch, (query, key, value), kwargs.get("scaling"), kwargs.get("is_causal")
+        ), None
     parts = []
     three = (part[:, :, : batch.tokens].split(batch.sizes, dim=2) for part in (query, key, value))
     for (length, count), group in zip(batch.groups, zip(*three, strict=True), strict=True):
         mask = None if attention_mask is None else attention_mask[..., :length, :length]
-        apart = (_apart(part, length, count) for part in group)
+        apart = (_split_inputs(part, length, count) for part in group)
         part, _ = sdpa_attention_forward(module, *apart, mask, **kwargs)
         parts.append(part.flatten(0, 1))
-    return batch.joined(parts), None
+    return batch.concatenate(parts), None
 
 
-_PLAIN = frozenset(
+_PLAIN_ARGUMENTS = frozenset(
     {"dropout", "scaling", "is_causal", "position_ids", "use_cache", "cache", "output_attentions", "deterministic"}
 )
-"""What an attention layer may say without its attention being any other than the plain one. Nothing is trained here."""
+"""Keyword arguments of attention layers that leave it plain scaled dot-product attention in inference."""
 
 
-def _plainly(
+def _plain_attention(
     module: nn.Module,
     batch: Batch,
     three: Sequence[torch.Tensor],
@@ -206,34 +206,34 @@ def _plainly(
     """
     causal = bool(getattr(module, "is_causal", True) if causal is None else causal)
     scale = three[0].shape[-1] ** -0.5 if scale is None else scale
-    products = not causal and three[0].dtype is torch.bfloat16 and not _has_tiles()
+    products = not causal and three[0].dtype is torch.bfloat16 and not _has_amx()
     parts, start = [], 0
     for length, count in batch.groups:
         query, key, value = (_windows(part, start, length, count) for part in three)
         mask = None if causal else batch.mask(length, query.dtype, query.device)
-        if products and _MULTIPLIED[0] <= length <= _MULTIPLIED[1]:
-            part = _multiplied(query, key, value, mask, scale)
+        if products and _MATMUL_LENGTHS[0] <= length <= _MATMUL_LENGTHS[1]:
+            part = _matmul_attention(query, key, value, mask, scale)
         else:
-            part = _attend(query, key, value, mask, is_causal=causal, scale=scale)
+            part = _sdpa(query, key, value, mask, is_causal=causal, scale=scale)
         parts.append(part.transpose(1, 2)[:, :length].flatten(0, 1))
         start += length * count
-    return batch.joined(parts)
+    return batch.concatenate(parts)
 
 
-_attend = torch.nn.functional.scaled_dot_product_attention
+_sdpa = torch.nn.functional.scaled_dot_product_attention
 
-_MULTIPLIED = (48, 512)
+_MATMUL_LENGTHS = (48, 512)
 """Tokens of inputs whose attention is faster as two products of matrices, where the processor has no tiles: torch's own
 takes small steps there, each of them a call of the library that multiplies. Measured in bf16 on one core: 1.2 to 2
 times with AVX-512 alone, and half as fast with AMX."""
 
 
 @functools.cache
-def _has_tiles() -> bool:
+def _has_amx() -> bool:
     return bool(torch.cpu.get_capabilities().get("amx_bf16"))
 
 
-def _multiplied(
+def _matmul_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
     """Return (count, heads, length, size) of three times the same."""
@@ -245,21 +245,21 @@ def _multiplied(
 
 
 def _windows(states: torch.Tensor, start: int, length: int, count: int) -> torch.Tensor:
-    """Return (count, heads, wide, size) of (1, heads, rows, size), without copying: each reaches into the next."""
+    """Return overlapping views (count, heads, padded length, size) into (1, heads, rows, size), without copying."""
     _, heads, _, size = states.shape
     _, head, row, number = states.stride()
-    shape, strides = (count, heads, wide(length), size), (length * row, head, row, number)
+    shape, strides = (count, heads, padded_length(length), size), (length * row, head, row, number)
     return states.as_strided(shape, strides, states.storage_offset() + start * row)
 
 
-def _apart(states: torch.Tensor, length: int, count: int) -> torch.Tensor:
+def _split_inputs(states: torch.Tensor, length: int, count: int) -> torch.Tensor:
     """Return (count, heads, length, size) of (1, heads, count * length, size), without copying."""
     return states[0].unflatten(1, (count, length)).transpose(0, 1)
 
 
 def _mask(batch_size: int, attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
     """Return the mask of a padded batch; of a packed one what is masked by position alone, for all inputs the same."""
-    if _now.batch is None:
+    if _current.batch is None:
         found: torch.Tensor | None = sdpa_mask(batch_size=batch_size, attention_mask=attention_mask, **kwargs)
         return found
     shared: torch.Tensor | None = sdpa_mask(batch_size=1, attention_mask=None, **kwargs)

@@ -1,4 +1,4 @@
-"""The bytes a model will take, from its files' headers and an estimate of what a batch needs. It loads nothing."""
+"""Estimates the bytes a model needs, from its files' headers and the activations of a batch. Loads nothing."""
 
 from __future__ import annotations
 

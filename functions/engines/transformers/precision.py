@@ -1,4 +1,4 @@
-"""The manifest's `quantization` as the numbers a model is computed in, and what this machine's processor can do."""
+"""Resolves the manifest's `quantization` to a dtype or int8, by what the device and processor support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 class Precision(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model is to be computed in."""
+    """The precision a model is computed in."""
 
     dtype: torch.dtype
     int8: bool = False
@@ -47,7 +47,7 @@ def choose(quantization: str | None, device: torch.device, stored: str | None) -
     on_cpu = device.type == "cpu"
     if quantization is None:
         if on_cpu:
-            return Precision(dtype=torch.bfloat16, checked=True) if computes_bf16() else FP32
+            return Precision(dtype=torch.bfloat16, checked=True) if has_native_bf16() else FP32
         kept = getattr(torch, stored or "", None)
         known = isinstance(kept, torch.dtype) and kept.is_floating_point
         return Precision(dtype=kept if known else torch.float32)
@@ -65,8 +65,8 @@ def choose(quantization: str | None, device: torch.device, stored: str | None) -
     return Precision(dtype=dtype, stated=True, checked=on_cpu and dtype is not torch.float32)
 
 
-def computes_bf16() -> bool:
-    """Say whether the CPU multiplies bf16 itself; others only pretend to, and are slower in it than in fp32."""
+def has_native_bf16() -> bool:
+    """Return whether the CPU multiplies bf16 natively; others emulate it, slower than fp32."""
     if platform.machine().lower() in ("x86_64", "amd64"):
         known = torch.cpu.get_capabilities()
         return bool(known.get("avx512_bf16") or known.get("amx_bf16"))

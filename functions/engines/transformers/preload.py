@@ -1,7 +1,6 @@
-"""What a worker would import anyway, imported once into the forkserver: no thread is started, no device touched.
+"""Imports what a worker needs, once in the forkserver: no thread is started, no device touched.
 
-The model classes are those of common encoders; any other one is imported when it is loaded.
-"""
+The model classes are those of common encoders; any other one is imported when it is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the cores that an instance may use are shared among the threads that compute its batches."""
+"""Divides the CPU threads of an instance among the lanes that compute batches in parallel."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from collections.abc import Callable
 import torch
 
 LANES = 2
-"""Batches computed side by side on a CPU, each on its share of the cores: threads that meet after each operation wait
-for each other, so two batches on a core each take less time than one after the other on two, and less still beside
-other programs."""
+"""Batches computed in parallel on a CPU, each on its share of the threads. Threads synchronise after each operation, so
+two batches on one core each take less time than one after the other on two, and less still beside other programs."""
 EXPRESS = 256
-"""Tokens of a request up to which it is computed on one core at once while a larger one is being computed."""
+"""Requests of at most this many tokens run at once on one thread while larger ones are being computed."""
 _LOCK = threading.Lock()
 
 
 def lanes(device: torch.device, threads: int) -> int:
-    """Return how many batches are computed side by side."""
+    """Return the number of batches computed in parallel."""
     return LANES if device.type == "cpu" and threads >= LANES else 1
 
 
-def starter(cores: int) -> Callable[[], None]:
-    """Return what a thread runs first so that it computes on so many cores, whatever other threads do."""
+def initializer(cores: int) -> Callable[[], None]:
+    """Return a function that makes the calling thread compute with `cores` threads, whatever others use."""
     return functools.partial(_start, cores)
 
 

@@ -1,7 +1,6 @@
-"""A model's weights from safetensors, as the architecture that `config.json` names.
+"""Loads a model's safetensors weights into the architecture that `config.json` names.
 
-Python code in the folder runs only where the manifest trusts it.
-"""
+Python code in the folder runs only with `trust_remote_code`."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from transformers import AutoConfig
 from transformers.utils import logging
 
 from functions.engines.checkpoint.folder import Folder
-from functions.engines.transformers.memory import out_of_memory, ran_out
+from functions.engines.transformers.memory import is_out_of_memory, out_of_memory
 from host.errors import LoadFailed
 from host.function import Progress
 
@@ -22,16 +21,17 @@ AUTO = "AutoModel"
 """The model without a head; for encoder-decoders the encoder alone. Heads have auto classes of their own."""
 
 
-_INSTEAD = "use task: embeddings, or task: rerank with options.method: cosine"
+_ALTERNATIVE = "use task: embeddings, or task: rerank with options.method: cosine"
 _HEADS = {
     "AutoModelForSequenceClassification": (
-        "this checkpoint has no classification head ({} lacks {}): it is an embedder or a base model; " + _INSTEAD
+        "this checkpoint has no classification head ({} lacks {}): it is an embedder or a base model; " + _ALTERNATIVE
     ),
     "AutoModelForTokenClassification": (
-        "this checkpoint has no head that labels tokens ({} lacks {}): it is an embedder or a base model; " + _INSTEAD
+        "this checkpoint has no head that labels tokens ({} lacks {}): it is an embedder or a base model; "
+        + _ALTERNATIVE
     ),
     "AutoModelForCausalLM": "this checkpoint has no head that predicts words ({} lacks {}): it is an embedder; "
-    + _INSTEAD,
+    + _ALTERNATIVE,
 }
 """What files are that lack a head, by the auto class that was to load them: their architecture, the weights."""
 
@@ -44,14 +44,14 @@ def load(
     dtype: torch.dtype,
     attention: str = "auto",
     progress: Progress,
-    spare: Callable[[str], bool] = lambda name: False,
+    optional: Callable[[str], bool] = lambda name: False,
     trusted: bool = False,
 ) -> Any:
     """Return the model in evaluation mode on its device. `auto` names Transformers' auto class.
 
-    `spare` says which weights may be missing from the files because nothing uses them; `trusted` lets the folder's own
-    Python code run. Raises `LoadFailed`, also when
-    other weights are missing and would be random, and `OutOfMemory`.
+    `optional` names weights that may be missing from the files because nothing uses them; `trusted` lets the folder's
+    own Python code run. Raises `LoadFailed`, also when other weights are missing and would be random, and
+    `OutOfMemory`.
     """
     logging.disable_progress_bar()
     total = folder.weights(dtype.itemsize)
@@ -73,14 +73,14 @@ def load(
         model = model.eval().requires_grad_(False).to(device)
     except Exception as error:
         raise _failed(error, folder) from error
-    missing = sorted(name for name in report["missing_keys"] if not spare(name))
+    missing = sorted(name for name in report["missing_keys"] if not optional(name))
     wrong = sorted(str(key[0] if isinstance(key, tuple) else key) for key in report["mismatched_keys"])
     if missing or wrong:
         if missing and auto in _HEADS and _only_head(model, missing):
-            raise LoadFailed(_HEADS[auto].format(_stated(config), _few(missing)))
+            raise LoadFailed(_HEADS[auto].format(_architecture(config), _first_names(missing)))
         names = missing or wrong
         kind = "lack" if missing else "have another shape for"
-        raise LoadFailed(f"the files {kind} weights that {type(model).__name__} needs: {_few(names)}")
+        raise LoadFailed(f"the files {kind} weights that {type(model).__name__} needs: {_first_names(names)}")
     progress("weights", total, total)
     return model
 
@@ -106,7 +106,7 @@ def _config(folder: Folder, *, trusted: bool) -> Any:
 
 
 def _failed(error: Exception, folder: Folder) -> LoadFailed:
-    if ran_out(error):
+    if is_out_of_memory(error):
         return out_of_memory("memory ran out while the weights were loaded")
     return LoadFailed(f"the weights cannot be loaded: {_first_line(error, folder)}")
 
@@ -116,15 +116,15 @@ def _first_line(error: Exception, folder: Folder) -> str:
 
 
 def _only_head(model: Any, missing: list[str]) -> bool:
-    """Say whether all that is missing stands on top of the model; a pooler is part of a head."""
+    """Return whether only weights of the head are missing; a pooler counts as part of it."""
     base = f"{model.base_model_prefix}."
     return all(not name.startswith(base) or name.startswith(f"{base}pooler.") for name in missing)
 
 
-def _stated(config: Any) -> str:
+def _architecture(config: Any) -> str:
     return ", ".join(config.architectures or ()) or "config.json names no architecture, and the file"
 
 
-def _few(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more

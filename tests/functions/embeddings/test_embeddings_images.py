@@ -226,7 +226,7 @@ async def test_a_picture_is_measured_before_it_is_decoded(clip: Any, monkeypatch
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", never)
     with pytest.raises(InvalidRequest, match="too large"):
-        images.opened(bomb(7_000), "input[0].image")
+        images.open_image(bomb(7_000), "input[0].image")
 
 
 async def test_no_more_pictures_than_fit_in_memory(clip: Any) -> None:

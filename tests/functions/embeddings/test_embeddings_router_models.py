@@ -207,7 +207,7 @@ def edit(folder: Path, change: Any) -> None:
             "a Router within a Router",
         ),
         (lambda said: said["parameters"].update(default_route="x"), "the route 'x' is not there"),
-        (lambda said: said["parameters"].update(route_mappings={"query": "query"}), "no pair of task and modality"),
+        (lambda said: said["parameters"].update(route_mappings={"query": "query"}), "not a pair of task and modality"),
         (lambda said: said["parameters"].update(route_mappings={"(None, 'text')": "y"}), "the route 'y' is not there"),
         (
             lambda said: said.update(

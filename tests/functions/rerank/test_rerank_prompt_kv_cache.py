@@ -99,7 +99,7 @@ async def test_what_is_planned_for_is_what_is_kept(opener: Opener, tmp_path: Pat
     plan, bare = TransformersRerank.plan(load), TransformersClassifierModel.plan(load)
     tokens = plan.detail["start_tokens"]
     model: Any = opener(folder)._scorer._model  # type: ignore[attr-defined]
-    kept = model._begin(list(range(100)))
+    kept = model._prefill(list(range(100)))
     size = sum(part.numel() * part.element_size() for pair in kept for part in pair)
     assert plan.bytes["ram"] - bare.bytes["ram"] == plan.detail["starts"] > size * tokens // 100
     assert plan.detail["starts"] < 4 * size * tokens // 100

@@ -1,8 +1,7 @@
-"""ColbertConfig interaction: how the files of a ColBERT model say that a text becomes a vector for each of its tokens.
+"""Reads ColBERT settings from a model's files: markers, lengths, query expansion, and tokens without vectors.
 
-Three kinds of folder say it: sentence-transformers' MultiVectorEncoder, PyLate's, and Stanford's ColBERT
-(Santhanam et al. 2021, arXiv:2112.01488); BGE-M3 has a layer for it beside a model that pools.
-"""
+Supports sentence-transformers' MultiVectorEncoder, PyLate, and Stanford's ColBERT (Santhanam et al. 2021,
+arXiv:2112.01488), and BGE-M3's ColBERT layer beside a pooling model (arXiv:2402.03216)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from host.errors import LoadFailed
 BESIDE = "colbert_linear"
 _STANFORD = "HF_ColBERT"
 _MODEL_TYPES = frozenset({"ColBERT", "MultiVectorEncoder"})
-_MARKS = frozenset(
+_SETTINGS = frozenset(
     {"attend_to_expansion_tokens", "attend_to_mask_tokens", "do_query_expansion", "document_length"}
     | {"document_prefix", "query_expansion", "query_length", "query_prefix", "skiplist_words"}
 )
@@ -38,12 +37,12 @@ class Expansion(msgspec.Struct, kw_only=True, frozen=True):
     fixed: bool = True
     """Queries that are longer are cut to `length`."""
     attend: bool = False
-    """The text's tokens see the mask tokens."""
+    """Mask tokens are attended to."""
     token: str | None = None
 
 
 class ColbertConfig(msgspec.Struct, kw_only=True, frozen=True):
-    """What is made of the states of tokens."""
+    """How token states become ColBERT vectors."""
 
     steps: tuple[Step, ...]
     """(`Dense`, its folder), (`Linear`, a file with `linear.weight`) or (`Normalize`, "")."""
@@ -51,28 +50,28 @@ class ColbertConfig(msgspec.Struct, kw_only=True, frozen=True):
     """A token before a query or a document that says which it is."""
     lengths: dict[Task, int] = {}
     expansion: Expansion | None = None
-    skipped: tuple[str, ...] = ()
+    skip_tokens: tuple[str, ...] = ()
     """Tokens without a vector."""
-    skipped_in: tuple[str, ...] = ("document",)
-    kept: tuple[int, ...] | None = None
+    skip_tasks: tuple[str, ...] = ("document",)
+    document_ids: tuple[int, ...] | None = None
     """Ids of the only tokens of documents that get a vector."""
-    without_first: bool = False
+    skip_first: bool = False
     """The first token, which stands for the whole text, gets no vector."""
 
 
 def is_one(listed: Sequence[Module], config: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Say whether a folder's files are those of a ColBERT model."""
+    """Return whether the files are those of a ColBERT model."""
     if not listed:
         return _STANFORD in (config.get("architectures") or ())
     return settings.get("model_type") in _MODEL_TYPES or any(module.kind == "MultiVectorMask" for module in listed)
 
 
 def beside(folder: Folder) -> ColbertConfig | None:
-    """Return BGE-M3's way, where its layer lies beside the model as safetensors."""
+    """Return BGE-M3's ColBERT layer if its file lies beside the model as safetensors."""
     file = f"{BESIDE}.safetensors"
     if not folder.has(file):
         return None
-    return ColbertConfig(steps=(("Linear", file), ("Normalize", "")), without_first=True, skipped_in=())
+    return ColbertConfig(steps=(("Linear", file), ("Normalize", "")), skip_first=True, skip_tasks=())
 
 
 def read(
@@ -97,15 +96,15 @@ def read(
         steps.append(("Normalize", ""))
         mask = {"skiplist_words": list(string.punctuation) if words is None else words}
     tasks = mask.get("skiplist_tasks") or ["document"]
-    kept = mask.get("keep_only_token_ids")
+    document_ids = mask.get("keep_only_token_ids")
     return ColbertConfig(
         steps=tuple(steps),
         markers=_markers(settings),
         lengths=_lengths(settings, bert),
         expansion=_expansion(settings, bert),
-        skipped=tuple(mask.get("skiplist_words") or ()),
-        skipped_in=(tasks,) if isinstance(tasks, str) else tuple(tasks),
-        kept=tuple(kept) if kept else None,
+        skip_tokens=tuple(mask.get("skiplist_words") or ()),
+        skip_tasks=(tasks,) if isinstance(tasks, str) else tuple(tasks),
+        document_ids=tuple(document_ids) if document_ids else None,
     )
 
 
@@ -128,14 +127,14 @@ def _expansion(settings: dict[str, Any], bert: dict[str, Any]) -> Expansion | No
     for source in (bert, settings):
         if "query_expansion" in source:
             said = source["query_expansion"]
-            return None if said is None else _expanding(said)
-    if not _MARKS & settings.keys() or settings.get("do_query_expansion") is False:
+            return None if said is None else _parse_expansion(said)
+    if not _SETTINGS & settings.keys() or settings.get("do_query_expansion") is False:
         return None
     attend = settings.get("attend_to_expansion_tokens", settings.get("attend_to_mask_tokens"))
     return Expansion(length=settings.get("query_length") or _USUAL_LENGTH, attend=bool(attend))
 
 
-def _expanding(said: dict[str, Any]) -> Expansion:
+def _parse_expansion(said: dict[str, Any]) -> Expansion:
     strategy, length = said.get("strategy"), said.get("length")
     if strategy not in ("fixed", "min") or not isinstance(length, int):
         raise LoadFailed(f"query_expansion: strategy {strategy!r} with length {length!r} is not known")
@@ -155,5 +154,5 @@ def _stanford(model: Folder) -> ColbertConfig:
         expansion=Expansion(
             length=said.get("query_maxlen") or _USUAL_LENGTH, attend=bool(said.get("attend_to_mask_tokens"))
         ),
-        skipped=tuple(string.punctuation) if said.get("mask_punctuation", True) else (),
+        skip_tokens=tuple(string.punctuation) if said.get("mask_punctuation", True) else (),
     )

@@ -1,7 +1,6 @@
-"""How a model's own files say that vectors are made: sentence-transformers' modules, pooling, prompts, lengths.
+"""Reads how a sentence-transformers model makes vectors from its files: modules, pooling, prompts, lengths.
 
-Options of the manifest go before the files; what was chosen, and by whom, is written down in `notes`.
-"""
+The manifest's options override the files; `notes` records each choice and its source."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence import colbert, modules, sparse
 from functions.engines.checkpoint.sentence.colbert import ColbertConfig
 from functions.engines.checkpoint.sentence.modules import AFTER, ENCODERS, ROUTERS, TABLES, Module
-from functions.engines.checkpoint.sentence.sparse import Lexical, Splade, Weighed
+from functions.engines.checkpoint.sentence.sparse import Lexical, Splade, StaticSparse
 from host.errors import LoadFailed
 
 Mode = Literal["cls", "max", "mean", "mean_sqrt_len", "weighted_mean", "last"]
-Kind = Literal["dense", "sparse", "colbert"]
-"""What an input becomes: one vector, weights of words, or a vector for each token."""
+VectorKind = Literal["dense", "sparse", "colbert"]
+"""One vector per input, sparse weights of the vocabulary, or one vector per token."""
 Step = tuple[str, str]
 """What follows pooling: (`Dense` or `LayerNorm`, its folder) or (`Normalize`, "")."""
 
@@ -31,9 +30,9 @@ _FLAGS: dict[str, Mode] = {
     "pooling_mode_weightedmean_tokens": "weighted_mean",
     "pooling_mode_lasttoken": "last",
 }
-"""The flags of `1_Pooling/config.json`, in the order in which several are put behind one another."""
+"""The flags of `1_Pooling/config.json`, in the order in which several modes are concatenated."""
 
-_WORDS: dict[str, Mode] = {
+_MODES: dict[str, Mode] = {
     "cls": "cls",
     "max": "max",
     "mean": "mean",
@@ -41,14 +40,14 @@ _WORDS: dict[str, Mode] = {
     "weightedmean": "weighted_mean",
     "lasttoken": "last",
 }
-"""The words of newer files' `pooling_mode`."""
+"""The values of `pooling_mode` in newer files."""
 
-PAIRED = frozenset({"clip", "siglip"})
-"""Model types with a tower for texts and one for pictures, whose vectors lie in one space."""
+DUAL_ENCODERS = frozenset({"clip", "siglip"})
+"""Model types with a text tower and an image tower that share a vector space."""
 
 
 class LayoutOverrides(msgspec.Struct, kw_only=True, frozen=True):
-    """What the manifest says of it, which goes before the files; `auto` leaves it to them."""
+    """The manifest's options, which override the files; `auto` uses what the files state."""
 
     pooling: Mode | Literal["auto"] = "auto"
     normalize: bool | Literal["auto"] = "auto"
@@ -90,23 +89,23 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
     """To what sizes vectors may be cut: these, any, or none."""
     size: int | None = None
     """The size vectors are cut to when a request does not say."""
-    kinds: tuple[Kind, ...] = ("dense",)
+    kinds: tuple[VectorKind, ...] = ("dense",)
     """What the model can make of an input."""
-    sparse: Splade | Lexical | Weighed | None = None
+    sparse: Splade | Lexical | StaticSparse | None = None
     colbert: ColbertConfig | None = None
-    paired: bool = False
-    """The model has a tower for pictures besides the one for texts."""
+    dual_encoder: bool = False
+    """The model also has an image tower (CLIP, SigLIP)."""
     missing: dict[str, str] = {}
-    """Why the model makes no vectors of a kind that its folder has a file for."""
+    """Kind -> why the model does not make it although its folder has a file for it."""
     notes: tuple[str, ...] = ()
 
     @property
     def normalizes(self) -> bool:
-        """Say whether vectors come out with length 1."""
+        """Whether dense vectors are L2-normalised."""
         return bool(self.steps) and self.steps[-1][0] == "Normalize"
 
     def detail(self, size: int) -> dict[str, Any]:
-        """Return what an instance tells of it, on any engine; `size` is a whole vector's numbers."""
+        """Return the details an instance reports, on any engine; `size` is the full dimension."""
         return {
             "dimension": min(self.size or size, size),
             "dimensions": list(self.sizes) if isinstance(self.sizes, tuple) else self.sizes,
@@ -120,7 +119,7 @@ class Layout(msgspec.Struct, kw_only=True, frozen=True):
 _NOTHING = LayoutOverrides()
 
 
-def read(folder: Folder, said: LayoutOverrides = _NOTHING) -> Layout:
+def read(folder: Folder, overrides: LayoutOverrides = _NOTHING) -> Layout:
     """Return the layout of the model in the folder; raises `LoadFailed` for modules that are not known.
 
     Models with several ways through them are for `functions.engines.transformers.sentence.routes`.
@@ -129,10 +128,10 @@ def read(folder: Folder, said: LayoutOverrides = _NOTHING) -> Layout:
     routers = [module.kind for module in listed if module.kind in ROUTERS]
     if routers:
         raise LoadFailed(f"modules.json: {routers[0]} is served as embeddings on the transformers engine, and not here")
-    return of(folder, listed, said)
+    return of(folder, listed, overrides)
 
 
-def of(folder: Folder, listed: Sequence[Module], said: LayoutOverrides = _NOTHING) -> Layout:
+def of(folder: Folder, listed: Sequence[Module], overrides: LayoutOverrides = _NOTHING) -> Layout:
     """Return the layout of a model that the folder's `listed` modules make; raises what `read` raises."""
     encoder = listed[0].path if listed else ""
     table = TABLES.get(listed[0].kind) if listed else None
@@ -143,7 +142,7 @@ def of(folder: Folder, listed: Sequence[Module], said: LayoutOverrides = _NOTHIN
     settings = folder.mapping("config_sentence_transformers.json")
     bert = {} if table else modules.settings(folder, model)
     stated = settings.get("prompts") or {}
-    prompts = {name: text for name, text in stated.items() if text} | said.prompts
+    prompts = {name: text for name, text in stated.items() if text} | overrides.prompts
     default = settings.get("default_prompt_name")
     if default is not None and default not in prompts and default not in (settings.get("prompts") or {}):
         raise LoadFailed(f"config_sentence_transformers.json: default_prompt_name {default!r} is not among its prompts")
@@ -158,56 +157,58 @@ def of(folder: Folder, listed: Sequence[Module], said: LayoutOverrides = _NOTHIN
         table=table,
     )
     if table:
-        return _table(common, listed, settings, said)
+        return _static_embedding(common, listed, settings, overrides)
     if listed and len(listed) > 1 and listed[1].kind == "SpladePooling":
-        return _sparse(common, listed, settings, said)
+        return _sparse(common, listed, settings, overrides)
     if colbert.is_one(listed, config, settings):
-        return _late(common, folder, model, listed, settings, bert, said)
-    return _dense(common, folder, model, listed, settings, said)
+        return _colbert(common, folder, model, listed, settings, bert, overrides)
+    return _dense(common, folder, model, listed, settings, overrides)
 
 
-def _table(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: LayoutOverrides) -> Layout:
+def _static_embedding(
+    common: Layout, listed: Sequence[Module], settings: dict[str, Any], overrides: LayoutOverrides
+) -> Layout:
     kind = listed[0].kind
-    _unpooled(said, f"{kind} has a way of its own")
+    _check_pooling_option(overrides, f"{kind} has a way of its own")
     if common.table == "sparse":
         if len(listed) > 1:
             raise LoadFailed(f"modules.json: {listed[1].kind} after {kind} is not served")
-        made = Weighed(most=settings.get("max_active_dims"))
+        made = StaticSparse(top_k=settings.get("max_active_dims"))
         note = "sparse vectors: each token of the text has a weight of its own (modules.json)"
         return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
-    steps, scaled = _steps(_served(listed[1:]), said, bare=False)
+    steps, scaled = _steps(_supported(listed[1:]), overrides, bare=False)
     return msgspec.structs.replace(
         common,
         steps=steps,
-        sizes=_sizes(settings, {}, said),
+        sizes=_sizes(settings, {}, overrides),
         size=settings.get("truncate_dim"),
-        notes=("the mean of the tokens' rows in a table (modules.json)", _told(scaled)),
+        notes=("the mean of the tokens' rows in a table (modules.json)", _scaling_note(scaled)),
     )
 
 
-def _unpooled(said: LayoutOverrides, why: str) -> None:
+def _check_pooling_option(overrides: LayoutOverrides, why: str) -> None:
     """Raise where the manifest says how to pool what is not pooled."""
-    if said.pooling != "auto":
-        raise LoadFailed(f"options.pooling: {said.pooling} has no meaning for this model: {why}")
+    if overrides.pooling != "auto":
+        raise LoadFailed(f"options.pooling: {overrides.pooling} has no meaning for this model: {why}")
 
 
-def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any], said: LayoutOverrides) -> Layout:
-    _unpooled(said, "it makes sparse vectors, and SpladePooling says how")
+def _sparse(common: Layout, listed: Sequence[Module], settings: dict[str, Any], overrides: LayoutOverrides) -> Layout:
+    _check_pooling_option(overrides, "it makes sparse vectors, and SpladePooling says how")
     made = sparse.splade(listed, settings)
     note = f"sparse vectors: SPLADE, {made.pooling} over the text's tokens (modules.json)"
     return msgspec.structs.replace(common, kinds=("sparse",), sparse=made, notes=(note,))
 
 
-def _late(
+def _colbert(
     common: Layout,
     folder: Folder,
     model: Folder,
     listed: Sequence[Module],
     settings: dict[str, Any],
     bert: dict[str, Any],
-    said: LayoutOverrides,
+    overrides: LayoutOverrides,
 ) -> Layout:
-    _unpooled(said, "each token has a vector of its own")
+    _check_pooling_option(overrides, "each token has a vector of its own")
     made = colbert.read(folder, model, listed, settings, bert)
     longest = common.longest
     if "document" in made.lengths:  # it goes before the length of texts that are neither query nor document
@@ -222,43 +223,43 @@ def _dense(
     model: Folder,
     listed: Sequence[Module],
     settings: dict[str, Any],
-    said: LayoutOverrides,
+    overrides: LayoutOverrides,
 ) -> Layout:
     config = model.config()
-    paired = config.get("model_type") in PAIRED
-    if paired:
-        _unpooled(said, "its towers pool by themselves")
+    dual_encoder = config.get("model_type") in DUAL_ENCODERS
+    if dual_encoder:
+        _check_pooling_option(overrides, "its towers pool by themselves")
     listed, layers, depth = _layers(listed, config)
-    after = _after(listed, paired=paired)
-    pooling, with_prompt, how = ((), True, "") if paired else _pooling(folder, model, listed, said)
-    steps, scaled = _steps(after, said, bare=not listed)
-    lexical, tokens = (None, None) if paired else (sparse.lexical(folder), colbert.beside(folder))
-    kinds: tuple[Kind, ...] = ("dense", *(("sparse",) if lexical else ()), *(("colbert",) if tokens else ()))
-    missing = {} if paired else _pickled(folder, kinds)
+    after = _modules_after_pooling(listed, dual_encoder=dual_encoder)
+    pooling, with_prompt, how = ((), True, "") if dual_encoder else _pooling(folder, model, listed, overrides)
+    steps, scaled = _steps(after, overrides, bare=not listed)
+    lexical, tokens = (None, None) if dual_encoder else (sparse.lexical(folder), colbert.beside(folder))
+    kinds: tuple[VectorKind, ...] = ("dense", *(("sparse",) if lexical else ()), *(("colbert",) if tokens else ()))
+    missing = {} if dual_encoder else _pickle_notes(folder, kinds)
     return msgspec.structs.replace(
         common,
         pooling=pooling,
         with_prompt=with_prompt,
         steps=steps,
         layers=layers,
-        sizes=_sizes(settings, config, said),
+        sizes=_sizes(settings, config, overrides),
         size=settings.get("truncate_dim"),
         kinds=kinds,
         sparse=lexical,
         colbert=tokens,
-        paired=paired,
+        dual_encoder=dual_encoder,
         missing=missing,
         notes=(
-            "texts and pictures in one space" if paired else f"pooling: {' + '.join(pooling)} ({how})",
+            "texts and images in one space" if dual_encoder else f"pooling: {' + '.join(pooling)} ({how})",
             *depth,
-            _told(scaled),
+            _scaling_note(scaled),
             *((f"vectors of each kind: {', '.join(kinds)}",) if len(kinds) > 1 else ()),
             *missing.values(),
         ),
     )
 
 
-def _told(scaled: tuple[bool, str]) -> str:
+def _scaling_note(scaled: tuple[bool, str]) -> str:
     return f"{'scaled to length 1' if scaled[0] else 'not scaled'} ({scaled[1]})"
 
 
@@ -276,7 +277,7 @@ def _layers(
     return rest, Layers(path=path, start=start), (f"token vectors: weighted mean of layers from {start} on ({path})",)
 
 
-def _pickled(folder: Folder, kinds: Sequence[Kind]) -> dict[str, str]:
+def _pickle_notes(folder: Folder, kinds: Sequence[VectorKind]) -> dict[str, str]:
     """Return why the layers that lie beside the model as pickles are not used."""
     files = {"sparse": sparse.LEXICAL, "colbert": colbert.BESIDE}
     return {
@@ -286,9 +287,9 @@ def _pickled(folder: Folder, kinds: Sequence[Kind]) -> dict[str, str]:
     }
 
 
-def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
+def _modules_after_pooling(listed: Sequence[Module], *, dual_encoder: bool) -> list[Module]:
     """Return the modules behind pooling, or behind a model that pools by itself; raises `LoadFailed` for strangers."""
-    if paired:
+    if dual_encoder:
         after = list(listed[1:])
     elif not listed:
         return []
@@ -296,10 +297,10 @@ def _after(listed: Sequence[Module], *, paired: bool) -> list[Module]:
         raise LoadFailed("modules.json: expected a Transformer and then a Pooling module")
     else:
         after = list(listed[2:])
-    return _served(after)
+    return _supported(after)
 
 
-def _served(after: Sequence[Module]) -> list[Module]:
+def _supported(after: Sequence[Module]) -> list[Module]:
     for module in after:
         if module.kind not in AFTER | {"Dropout"}:
             raise LoadFailed(f"modules.json: {module.kind} is not served in this place")
@@ -309,15 +310,15 @@ def _served(after: Sequence[Module]) -> list[Module]:
 
 
 def _pooling(
-    folder: Folder, model: Folder, listed: Sequence[Module], said: LayoutOverrides
+    folder: Folder, model: Folder, listed: Sequence[Module], overrides: LayoutOverrides
 ) -> tuple[tuple[Mode, ...], bool, str]:
     path = next((module.path for module in listed if module.kind == "Pooling"), "1_Pooling")
     config = folder.mapping(f"{path}/config.json")
     if listed and not config:
         raise LoadFailed(f"{path}/config.json is missing: it says how the vectors of tokens become one")
     with_prompt = bool(config.get("include_prompt", True))
-    if said.pooling != "auto":
-        return (said.pooling,), with_prompt, "the manifest's options"
+    if overrides.pooling != "auto":
+        return (overrides.pooling,), with_prompt, "the manifest's options"
     if config:
         return _stated(config, path), with_prompt, f"{path}/config.json"
     if any(str(name).endswith("ForCausalLM") for name in model.config().get("architectures") or ()):
@@ -331,20 +332,22 @@ def _stated(config: dict[str, Any], path: str) -> tuple[Mode, ...]:
         modes = tuple(mode for flag, mode in _FLAGS.items() if config.get(flag))
     else:
         listed = [words] if isinstance(words, str) else list(words)
-        unknown = [word for word in listed if word not in _WORDS]
+        unknown = [word for word in listed if word not in _MODES]
         if unknown:
             raise LoadFailed(f"{path}/config.json: pooling_mode {unknown[0]!r} is not known")
-        modes = tuple(_WORDS[word] for word in listed)
+        modes = tuple(_MODES[word] for word in listed)
     if not modes:
         raise LoadFailed(f"{path}/config.json names no pooling mode")
     return modes
 
 
-def _steps(after: Sequence[Module], said: LayoutOverrides, *, bare: bool) -> tuple[tuple[Step, ...], tuple[bool, str]]:
+def _steps(
+    after: Sequence[Module], overrides: LayoutOverrides, *, bare: bool
+) -> tuple[tuple[Step, ...], tuple[bool, str]]:
     """Return what follows pooling, and whether vectors are scaled and by whose word."""
     steps = tuple((module.kind, module.path) for module in after)
     scaled = bool(steps) and steps[-1][0] == "Normalize"
-    wanted, whose = said.normalize, "the manifest's options"
+    wanted, whose = overrides.normalize, "the manifest's options"
     if wanted == "auto":
         wanted, whose = (True, "no modules.json") if bare else (scaled, "modules.json")
     if wanted and not scaled:
@@ -354,9 +357,9 @@ def _steps(after: Sequence[Module], said: LayoutOverrides, *, bare: bool) -> tup
     return steps, (bool(wanted), whose)
 
 
-def _sizes(settings: dict[str, Any], config: dict[str, Any], said: LayoutOverrides) -> tuple[int, ...] | bool:
-    if said.matryoshka != "auto":
-        return said.matryoshka if isinstance(said.matryoshka, bool) else tuple(said.matryoshka)
+def _sizes(settings: dict[str, Any], config: dict[str, Any], overrides: LayoutOverrides) -> tuple[int, ...] | bool:
+    if overrides.matryoshka != "auto":
+        return overrides.matryoshka if isinstance(overrides.matryoshka, bool) else tuple(overrides.matryoshka)
     stated = settings.get("matryoshka_dimensions") or config.get("matryoshka_dimensions")
     if isinstance(stated, list):
         return tuple(stated)

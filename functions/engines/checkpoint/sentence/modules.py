@@ -36,7 +36,7 @@ class Module(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> bool | None:
-        """Say whether it works on the vectors of tokens instead of the pooled one; None where its file is silent."""
+        """Whether it applies to token vectors rather than the pooled one; None if its file does not state it."""
         given = self.config.get("module_input_name")
         return None if given is None else given == _TOKENS
 

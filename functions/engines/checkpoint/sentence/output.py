@@ -1,4 +1,4 @@
-"""An input with what is to be made of it, and what was made of it. It knows no library that computes."""
+"""The input and output of sentence models: an item with the kinds of vectors to make, and the vectors made."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Item
-from functions.engines.checkpoint.sentence.layout import Kind
+from functions.engines.checkpoint.sentence.layout import VectorKind
 
 Vector = npt.NDArray[np.float32]
 Weights = tuple[npt.NDArray[np.int32], Vector]
-"""Ids of the vocabulary, ascending, and the weight of each; all others weigh nothing."""
+"""A sparse vector: ascending token ids and their weights."""
 
 
-class Wanted(Item, frozen=True):
-    """An input, and what is to be made of it."""
+class SentenceItem(Item, frozen=True):
+    """An input with the kinds of vectors to make of it."""
 
-    kinds: tuple[Kind, ...] = ("dense",)
-    counted: npt.NDArray[np.bool_] | None = None
-    """The tokens that get a vector of their own; None for all."""
-    seen: int | None = None
-    """The tokens at the start that the others see; None for all."""
+    kinds: tuple[VectorKind, ...] = ("dense",)
+    output_mask: npt.NDArray[np.bool_] | None = None
+    """(tokens,): the tokens that get a vector of their own (ColBERT); None for all."""
+    attended: int | None = None
+    """The number of tokens at the start that are attended to; None for all."""
 
 
-class Output(msgspec.Struct):
-    """What was made of one input."""
+class SentenceOutput(msgspec.Struct):
+    """The vectors of one input; None for kinds that were not asked for."""
 
     dense: Vector | None = None
     sparse: Weights | None = None

@@ -1,7 +1,7 @@
-"""The ways through a model that treats queries and documents differently: sentence-transformers' Router, once `Asym`.
+"""The routes through a model that treats queries and documents differently: sentence-transformers' Router, once `Asym`.
 
-Each way is a whole model with a layout of its own; what stands before and behind the Router belongs to all of them. A
-model without a Router has one way.
+Each route is a whole model with its own layout; modules before and after the Router belong to all routes. A model
+without a Router has one route, named "".
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from functions.engines.checkpoint.sentence.layout import Layout, LayoutOverrides
 from functions.engines.checkpoint.sentence.modules import ROUTERS, Module
 from host.errors import LoadFailed
 
-Asked = Literal["query", "document", ""]
-"""What a text is said to be; empty where nobody says."""
+TextRole = Literal["query", "document", ""]
+"""The role of a text in retrieval; empty where the request names none."""
 
-_NAMES: dict[Asked, tuple[str, ...]] = {
+_NAMES: dict[TextRole, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "doc", "passage", "corpus"),
     "": (),
 }
-"""Names of ways for it; only the first is known to sentence-transformers, the others are those of older folders."""
+"""Names of routes for it; only the first is known to sentence-transformers, the others are those of older folders."""
 
 
 class Router(msgspec.Struct, kw_only=True, frozen=True):
-    """The ways that texts can take, by name, and which one is for what."""
+    """The routes that texts can take, by name, and which one is for what."""
 
     layouts: dict[str, Layout]
-    ways: dict[Asked, str]
-    """What has no way is not in it."""
+    routes: dict[TextRole, str]
+    """The route for each role; roles without a route are missing."""
 
 
-def read(folder: Folder, said: LayoutOverrides) -> Router:
-    """Return the ways through the model in the folder; raises `LoadFailed` for what is not served."""
+def read(folder: Folder, overrides: LayoutOverrides) -> Router:
+    """Return the routes through the model in the folder; raises `LoadFailed` for what is not served."""
     listed = modules.read(folder)
     places = [at for at, module in enumerate(listed) if module.kind in ROUTERS]
     if not places:
-        return Router(layouts={"": layouts.of(folder, listed, said)}, ways=dict.fromkeys(_NAMES, ""))
+        return Router(layouts={"": layouts.of(folder, listed, overrides)}, routes=dict.fromkeys(_NAMES, ""))
     if len(places) > 1:
         raise LoadFailed("modules.json: several Routers in a model are not served")
     at = places[0]
     inner, parameters, place = _router(folder, listed[at])
-    ways = _ways(inner, parameters, place)
-    if not ways:
+    routes = _routes(inner, parameters, place)
+    if not routes:
         raise LoadFailed(f"{place}: no route is for texts; there are {', '.join(inner)}")
     found = {
-        name: layouts.of(folder, [*listed[:at], *inner[name], *listed[at + 1 :]], said)
-        for name in dict.fromkeys(ways.values())
+        name: layouts.of(folder, [*listed[:at], *inner[name], *listed[at + 1 :]], overrides)
+        for name in dict.fromkeys(routes.values())
     }
     kinds = {name: layout.kinds for name, layout in found.items()}
     if len(set(kinds.values())) > 1:
-        told = "; ".join(f"{name}: {', '.join(made)}" for name, made in kinds.items())
-        raise LoadFailed(f"{place}: its routes make vectors of different kinds ({told}), which is not served")
-    return Router(layouts=found, ways=ways)
+        described = "; ".join(f"{name}: {', '.join(made)}" for name, made in kinds.items())
+        raise LoadFailed(f"{place}: its routes make vectors of different kinds ({described}), which is not served")
+    return Router(layouts=found, routes=routes)
 
 
 def _router(folder: Folder, router: Module) -> tuple[dict[str, list[Module]], dict[str, Any], str]:
@@ -83,31 +83,31 @@ def _router(folder: Folder, router: Module) -> tuple[dict[str, list[Module]], di
     return inner, parameters, place
 
 
-def _ways(inner: Mapping[str, Sequence[Module]], parameters: Mapping[str, Any], place: str) -> dict[Asked, str]:
-    """Return the route that a text takes for all that it may be said to be, as sentence-transformers chooses it."""
+def _routes(inner: Mapping[str, Sequence[Module]], parameters: Mapping[str, Any], place: str) -> dict[TextRole, str]:
+    """Return the route for each role, chosen as sentence-transformers does."""
     mappings = _mappings(parameters.get("route_mappings") or {}, place)
     default = parameters.get("default_route")
     if default is None and parameters.get("allow_empty_key", True):
         default = next(iter(inner))
-    found = {asked: _way(asked, inner, mappings, default) for asked in _NAMES}
+    found = {role: _route(role, inner, mappings, default) for role in _NAMES}
     unknown = next((name for name in found.values() if name is not None and name not in inner), None)
     if unknown is not None:
         raise LoadFailed(f"{place}: the route {unknown!r} is not there; there are {', '.join(inner)}")
-    return {asked: name for asked, name in found.items() if name is not None}
+    return {role: name for role, name in found.items() if name is not None}
 
 
-def _way(
-    asked: Asked,
+def _route(
+    role: TextRole,
     inner: Mapping[str, Sequence[Module]],
     mappings: Mapping[tuple[Any, Any], str],
     default: str | None,
 ) -> str | None:
-    task = asked or None
+    task = role or None
     for key in ((task, "text"), (task, None), (None, "text"), (None, None)):
         if key in mappings:
             return mappings[key]
-    named = next((name for name in (*_NAMES[asked], "text") if name in inner), None)
-    return named if named is not None or asked else default
+    named = next((name for name in (*_NAMES[role], "text") if name in inner), None)
+    return named if named is not None or role else default
 
 
 def _mappings(said: Mapping[str, str], place: str) -> dict[tuple[Any, Any], str]:
@@ -117,6 +117,8 @@ def _mappings(said: Mapping[str, str], place: str) -> dict[tuple[Any, Any], str]
         try:
             task, modality = ast.literal_eval(spelt)
         except (ValueError, SyntaxError, TypeError):
-            raise LoadFailed(f"{place}: route_mappings has {spelt!r}, which is no pair of task and modality") from None
+            raise LoadFailed(
+                f"{place}: route_mappings has {spelt!r}, which is not a pair of task and modality"
+            ) from None
         found[task, modality if isinstance(modality, str | None) else tuple(modality)] = name
     return found

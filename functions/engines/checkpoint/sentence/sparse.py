@@ -1,6 +1,6 @@
-"""Sparse vectors: what a model's files say of how the weights of words are made.
+"""Reads how a model makes sparse vectors from its files.
 
-SPLADE (Formal et al. 2021, arXiv:2109.10086) reads a masked language model's logits; BGE-M3 (Chen et al. 2024,
+SPLADE (Formal et al. 2021, arXiv:2109.10086) uses a masked language model's logits; BGE-M3 (Chen et al. 2024,
 arXiv:2402.03216) weighs each token of the text by a linear layer over its state.
 """
 
@@ -24,10 +24,10 @@ class Splade(msgspec.Struct, kw_only=True, frozen=True):
     """The weight of a word is log(1 + relu(logit)), pooled over the text's tokens."""
 
     pooling: Literal["max", "sum"] = "max"
-    twice: bool = False
+    double_log: bool = False
     """The logarithm is taken twice, as OpenSearch's models do (arXiv:2504.14839)."""
-    most: int | None = None
-    """Words that are kept, the heaviest."""
+    top_k: int | None = None
+    """Keep only the largest weights; None for all (`max_active_dims`)."""
 
 
 class Lexical(msgspec.Struct, kw_only=True, frozen=True):
@@ -36,11 +36,11 @@ class Lexical(msgspec.Struct, kw_only=True, frozen=True):
     file: str
 
 
-class Weighed(msgspec.Struct, kw_only=True, frozen=True):
-    """Each token of the text has the weight that a table says, however often it comes."""
+class StaticSparse(msgspec.Struct, kw_only=True, frozen=True):
+    """Each distinct token of the text has a fixed weight from a table (SparseStaticEmbedding, IDF)."""
 
-    most: int | None = None
-    """Words that are kept, the heaviest."""
+    top_k: int | None = None
+    """Keep only the largest weights; None for all (`max_active_dims`)."""
 
 
 def splade(listed: Sequence[Module], settings: dict[str, Any]) -> Splade:
@@ -53,10 +53,10 @@ def splade(listed: Sequence[Module], settings: dict[str, Any]) -> Splade:
         raise LoadFailed(f"{place}: pooling_strategy {pooling!r} is not known")
     if activation not in _ACTIVATIONS:
         raise LoadFailed(f"{place}: activation_function {activation!r} is not known")
-    return Splade(pooling=pooling, twice=activation == "log1p_relu", most=settings.get("max_active_dims"))
+    return Splade(pooling=pooling, double_log=activation == "log1p_relu", top_k=settings.get("max_active_dims"))
 
 
 def lexical(folder: Folder) -> Lexical | None:
-    """Return BGE-M3's way, where its layer lies beside the model as safetensors."""
+    """Return BGE-M3's lexical layer if its file lies beside the model as safetensors."""
     file = f"{LEXICAL}.safetensors"
     return Lexical(file=file) if folder.has(file) else None

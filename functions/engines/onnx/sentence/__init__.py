@@ -1,4 +1,4 @@
-"""Sentence-transformers' kind of model as an ONNX graph: an encoder, pooling, and what follows it, all in numpy.
+"""Sentence-transformers models exported to ONNX: an encoder, pooling and the modules after it, computed in numpy.
 
-How that is done is read by `functions.engines.transformers.sentence.layout`, which knows no torch.
+`functions.engines.checkpoint.sentence.layout` reads which modules those are from the model's files.
 """

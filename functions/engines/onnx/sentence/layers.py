@@ -1,4 +1,4 @@
-"""The layers that follow pooling: dense ones, layer norms and scaling, from the model's files, in numpy."""
+"""The modules after pooling (Dense, LayerNorm, Normalize), loaded from the model's files, in numpy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A loaded ONNX graph that turns texts into vectors: everybody's items are merged into batches, encoded and pooled.
-
-It knows items and vectors; prompts, sizes and what is asked of them are the task's own.
-"""
+"""Sentence embedding models on ONNX Runtime: items of all requests are batched, encoded, and pooled into vectors."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from functions.engines.onnx import encoder as encoders
 from functions.engines.onnx import plan as planning
 from functions.engines.onnx import tokenizer as tokenizers
 from functions.engines.onnx.encoder import Encoder, Floats
-from functions.engines.onnx.files import Files
-from functions.engines.onnx.library import ran_out
+from functions.engines.onnx.files import OnnxFiles
+from functions.engines.onnx.library import is_out_of_memory
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from functions.engines.onnx.sentence import layers
@@ -35,8 +32,8 @@ _POOLED = "sentence_embedding"
 """The output of graphs that pool by themselves; it is taken where they give no vectors of tokens."""
 
 
-class OnnxSentence:
-    """An encoder with its head. `size` is a vector's numbers, `longest` an input's tokens, special ones included."""
+class OnnxSentenceModel:
+    """An encoder with its head. `size` is the dimension, `longest` the most tokens, special ones included."""
 
     def __init__(
         self, plan: Plan, layout: Layout, encoder: Encoder, tokens: FastTokenizer, options: OnnxOptions, folder: Folder
@@ -56,7 +53,7 @@ class OnnxSentence:
         self._layers, self.size = layers.load(steps, folder, wide)
         budget = int(plan.detail.get("batch_tokens") or planning.batch_tokens(options))
         self._batcher: Batcher[Item, Vector] = Batcher(
-            self._compute, size, budget=budget, overhead=planning.OVERHEAD, ran_out=ran_out
+            self._compute, size, budget=budget, overhead=planning.OVERHEAD, is_out_of_memory=is_out_of_memory
         )
 
     @staticmethod
@@ -120,7 +117,7 @@ class OnnxSentence:
 
 def _dense(layout: Layout) -> Layout:
     """Return what of a layout is served by this engine; raises `LoadFailed` for models of other kinds."""
-    if layout.kinds[0] != "dense" or layout.paired:
+    if layout.kinds[0] != "dense" or layout.dual_encoder:
         raise LoadFailed("the onnx engine makes one vector of each text; use the transformers engine for this model")
     if layout.table is not None or layout.layers is not None:
         what = "a table of vectors" if layout.table is not None else "WeightedLayerPooling"
@@ -133,5 +130,5 @@ def _dense(layout: Layout) -> Layout:
     return msgspec.structs.replace(layout, kinds=("dense",), missing=missing)
 
 
-def _read(load: Load) -> tuple[OnnxOptions, Files]:
-    return load.engine_options(OnnxOptions), Files.at(load.path, load.manifest.quantization)
+def _read(load: Load) -> tuple[OnnxOptions, OnnxFiles]:
+    return load.engine_options(OnnxOptions), OnnxFiles.at(load.path, load.manifest.quantization)

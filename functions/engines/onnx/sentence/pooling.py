@@ -1,4 +1,4 @@
-"""Token vectors to one vector for each input: (items, tokens, hidden) and a mask to (items, size), in numpy."""
+"""Pools token vectors: (items, tokens, hidden) and a mask to (items, size), in numpy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TINY = np.float32(1e-9)
 
 
 def pool(hidden: Floats, mask: Mask, modes: Sequence[Mode], prompts: Sequence[int] | None = None) -> Floats:
-    """Return the pooled vectors; several modes are put behind one another.
+    """Return the pooled vectors; several modes are concatenated.
 
-    `mask` is 1 for tokens and 0 for padding on the right; `prompts` are the tokens at each start that do not count.
+    `mask` is 1 for tokens and 0 for padding on the right; `prompts` are the leading tokens of each item to leave out.
     """
     counted = mask
     if prompts is not None and any(prompts):

@@ -1,4 +1,1 @@
-"""Sentence-transformers' kind of model: an encoder, pooling, and what follows it; a text becomes one vector.
-
-It reads the model's own files for how that is done, and knows nothing of requests.
-"""
+"""Sentence-transformers models on torch: an encoder, pooling and the modules after it, as the model's files state."""

@@ -1,6 +1,6 @@
-"""A loaded model with two towers, one for texts and one for pictures, whose vectors lie in one space (CLIP, SigLIP).
+"""A loaded dual encoder: a text tower and an image tower with vectors in one space (CLIP, SigLIP).
 
-It has what `SentenceModel` has, and takes pictures besides. CLIP: Radford et al. 2021, arXiv:2103.00020.
+Its interface is that of `SentenceModel`; it takes images as well. CLIP: Radford et al. 2021, arXiv:2103.00020.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint import limits, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output, Vector
+from functions.engines.checkpoint.sentence.output import SentenceOutput, Vector
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import encoder as encoders
 from functions.engines.transformers import memory
@@ -30,20 +30,20 @@ from host.errors import LoadFailed, NotFinite
 from host.function import Load, Plan, Progress
 
 
-class Picture(Item, frozen=True):
-    """A picture to embed; `ids` only count its places in a batch."""
+class ImageItem(Item, frozen=True):
+    """An image to embed; `ids` only reserve its tokens in a batch."""
 
     pixels: Pixels = msgspec.field(default_factory=lambda: np.zeros((3, 1, 1), dtype=np.float32))
     """(channels, height, width)."""
 
     @classmethod
     def of(cls, pixels: Pixels, tokens: int) -> Self:
-        """Return the item of a picture that takes `tokens` places."""
+        """Return the item of an image that takes `tokens` tokens."""
         return cls(ids=np.zeros(tokens, dtype=np.int32), pixels=pixels)
 
 
 class DualEncoder:
-    """Two towers. `size` is a vector's numbers, `longest` a text's tokens, special ones included."""
+    """A text and an image tower. `size` is the dimension, `longest` the most tokens of a text, special ones too."""
 
     def __init__(
         self,
@@ -52,22 +52,27 @@ class DualEncoder:
         encoder: Encoder,
         after: tuple[list[layers.Layer], int],
         tokens: FastTokenizer,
-        pictures: ImageProcessor,
+        processor: ImageProcessor,
         options: TransformersOptions,
     ) -> None:
         self.layout = layout
         self.tokenizer = tokens
-        self.images = pictures
+        self.images = processor
         self.longest = plan.context or 0
         self._encoder = encoder
         self._layers, self.size = after
         config = encoder.model.config.text_config
-        self._fills = encoder.model.config.model_type == "siglip"
+        self._pads_to_maximum = encoder.model.config.model_type == "siglip"
         """SigLIP was trained on texts filled up to its last position, and reads the vector there."""
         self._padding = int(config.pad_token_id or 0)
         budget, overhead = encoders.budget(options, plan, encoder.device)
-        self._batcher: Batcher[Item, Output] = Batcher(
-            self._compute, size, budget=budget, overhead=overhead, ran_out=memory.ran_out, release=memory.release
+        self._batcher: Batcher[Item, SentenceOutput] = Batcher(
+            self._compute,
+            size,
+            budget=budget,
+            overhead=overhead,
+            is_out_of_memory=memory.is_out_of_memory,
+            release=memory.release,
         )
 
     @staticmethod
@@ -86,17 +91,17 @@ class DualEncoder:
         """Load tokenizer, image processor and weights; raises `LoadFailed` and `OutOfMemory`."""
         options, model = _read(load, layout)
         tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=options.trust_remote_code)
-        seen = images.load(model, model.config())
+        processor = images.load(model, model.config())
         encoder = encoders.load(load, plan, options, model, progress)
         tokens.bound(int(encoder.model.config.text_config.vocab_size))
-        after = layers.load(layout.steps, Folder(load.path), _wide(encoder.model.config), encoder.device)
-        return cls(plan, layout, encoder, after, tokens, seen, options)
+        after = layers.load(layout.steps, Folder(load.path), _vector_size(encoder.model.config), encoder.device)
+        return cls(plan, layout, encoder, after, tokens, processor, options)
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
         """Return the vector of each item, in their order; raises what `outputs` raises."""
         return [output.dense for output in await self.outputs(items) if output.dense is not None]
 
-    async def outputs(self, items: Sequence[Item]) -> list[Output]:
+    async def outputs(self, items: Sequence[Item]) -> list[SentenceOutput]:
         """Return the vector of each item, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         return await self._batcher.run(items)
 
@@ -110,11 +115,11 @@ class DualEncoder:
         self.tokenizer.close()
         self.images.close()
 
-    def _compute(self, items: Sequence[Item]) -> list[Output]:
+    def _compute(self, items: Sequence[Item]) -> list[SentenceOutput]:
         """Return the vectors of one batch; runs in the compute thread."""
         found: dict[int, Vector] = {}
         for kind, features in ((False, self._texts), (True, self._images)):
-            places = [at for at, item in enumerate(items) if isinstance(item, Picture) is kind]
+            places = [at for at, item in enumerate(items) if isinstance(item, ImageItem) is kind]
             if places:
                 with torch.inference_mode():
                     vectors = features([items[at] for at in places]).pooler_output.float()
@@ -123,30 +128,30 @@ class DualEncoder:
                 found.update(zip(places, vectors.cpu().numpy(), strict=True))
         if not all(bool(np.isfinite(vector).all()) for vector in found.values()):
             raise NotFinite(f"the model gave numbers that are not finite in {self._encoder.precision}")
-        return [Output(dense=found[at]) for at in range(len(items))]
+        return [SentenceOutput(dense=found[at]) for at in range(len(items))]
 
     def _texts(self, items: Sequence[Item]) -> Any:
-        longest = _filled(self._encoder) if self._fills else max(len(item.ids) for item in items)
+        longest = _maximum(self._encoder) if self._pads_to_maximum else max(len(item.ids) for item in items)
         ids = torch.full((len(items), longest), self._padding, dtype=torch.long)
         mask = torch.zeros((len(items), longest), dtype=torch.long)
         for row, item in enumerate(items):
             ids[row, : len(item.ids)] = torch.from_numpy(item.ids)
             mask[row, : len(item.ids)] = 1
-        seen = {} if self._fills else {"attention_mask": mask.to(self._encoder.device)}
-        return self._encoder.model.get_text_features(input_ids=ids.to(self._encoder.device), **seen)
+        extra = {} if self._pads_to_maximum else {"attention_mask": mask.to(self._encoder.device)}
+        return self._encoder.model.get_text_features(input_ids=ids.to(self._encoder.device), **extra)
 
     def _images(self, items: Sequence[Item]) -> Any:
-        pixels = torch.from_numpy(np.stack([item.pixels for item in items if isinstance(item, Picture)]))
+        pixels = torch.from_numpy(np.stack([item.pixels for item in items if isinstance(item, ImageItem)]))
         return self._encoder.model.get_image_features(pixels.to(self._encoder.device, self._encoder.dtype))
 
 
-def _wide(config: Any) -> int:
+def _vector_size(config: Any) -> int:
     """Return the numbers of a vector: of CLIP's projection, or of SigLIP's head."""
     text = config.text_config
     return int(getattr(config, "projection_dim", None) or getattr(text, "projection_size", None) or text.hidden_size)
 
 
-def _filled(encoder: Encoder) -> int:
+def _maximum(encoder: Encoder) -> int:
     return int(encoder.model.config.text_config.max_position_embeddings)
 
 

@@ -1,4 +1,4 @@
-"""What follows the encoder: the states of tokens to one vector, to weights of words, or to a vector for each token."""
+"""Applies a sentence model's head to token states: one dense vector, sparse weights, or a vector per token."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.folder import Folder
-from functions.engines.checkpoint.sentence.layout import Kind, Layout
-from functions.engines.checkpoint.sentence.output import Output, Vector, Wanted
+from functions.engines.checkpoint.sentence.layout import Layout, VectorKind
+from functions.engines.checkpoint.sentence.output import SentenceItem, SentenceOutput, Vector
 from functions.engines.checkpoint.sentence.sparse import Lexical, Splade
 from functions.engines.transformers.sentence import layer_pooling, layers, sparse_pooling
 from functions.engines.transformers.sentence.layer_pooling import States
 from functions.engines.transformers.sentence.pooling import pool
 
 
-class Head:
-    """Turns the encoder's output into vectors, in fp32. `size` is what a dense vector has numbers."""
+class SentenceHead:
+    """Turns the encoder's output into vectors, in fp32. `size` is the dense dimension."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Head:
         special: Sequence[int] = (),
         states: States = layer_pooling.last,
     ) -> None:
-        """`special` are ids of the vocabulary that mean no word."""
+        """`special` are the ids of special tokens, which get no sparse weight."""
         self._layout = layout
         self._states = states
         self._special = np.array(special, dtype=np.int32)
@@ -41,9 +41,9 @@ class Head:
         lexical = layout.sparse.file if isinstance(layout.sparse, Lexical) else None
         self._lexical = layers.load((("Linear", lexical),), folder, hidden, device)[0] if lexical else []
 
-    def __call__(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[Output]:
-        """Return what each item wants, from the encoder's output, and the mask of (items, tokens)."""
-        found = [Output() for _ in items]
+    def __call__(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[SentenceOutput]:
+        """Return each item's vectors, from the encoder's output and the mask, (items, tokens)."""
+        found = [SentenceOutput() for _ in items]
         if isinstance(self._layout.sparse, Splade):
             for one, weights in zip(
                 found, sparse_pooling.of_logits(output.logits, mask, self._layout.sparse), strict=True
@@ -77,14 +77,14 @@ class Head:
         for layer in self._tokens:
             vectors = layer(vectors)
         rows = vectors.cpu().numpy()
-        return [_counted(row[: len(item.ids)], item) for row, item in zip(rows, items, strict=True)]
+        return [_output_mask(row[: len(item.ids)], item) for row, item in zip(rows, items, strict=True)]
 
 
-def kinds(item: Item) -> tuple[Kind, ...]:
-    """Return what is to be made of an item; plain ones become dense vectors."""
-    return item.kinds if isinstance(item, Wanted) else ("dense",)
+def kinds(item: Item) -> tuple[VectorKind, ...]:
+    """Return the kinds of vectors an item asks for; plain items get dense ones."""
+    return item.kinds if isinstance(item, SentenceItem) else ("dense",)
 
 
-def _counted(rows: Vector, item: Item) -> Vector:
-    counted = item.counted if isinstance(item, Wanted) else None
-    return rows.copy() if counted is None else rows[counted]
+def _output_mask(rows: Vector, item: Item) -> Vector:
+    output_mask = item.output_mask if isinstance(item, SentenceItem) else None
+    return rows.copy() if output_mask is None else rows[output_mask]

@@ -1,8 +1,7 @@
-"""ImageProcessor to numbers: bytes are recognised, measured, decoded and resized, in a thread of their own.
+"""Preprocesses images for CLIP and SigLIP: checks format and size, decodes, resizes; in a separate thread.
 
-What comes from outside is measured by its header before a pixel is decoded, so that a small file cannot become a
-large picture in memory. Only formats that Pillow decodes by itself are taken, and nothing is fetched.
-"""
+The size is read from the header before decoding, so that a small file cannot expand to a huge image. Only formats that
+Pillow decodes by itself are accepted, and nothing is fetched."""
 
 from __future__ import annotations
 
@@ -21,27 +20,27 @@ from host.errors import InvalidRequest, LoadFailed
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 PIXELS_MAX = 40_000_000
-"""Pixels of one picture, as its header says: 120 MB when decoded."""
+"""Most pixels of an image, by its header: 120 MB when decoded."""
 
 Pixels = npt.NDArray[np.float32]
 
 
 class ImageProcessor:
-    """Makes a model's input of pictures. `tokens` is how many places of the model one picture takes."""
+    """Makes a model's input from image bytes. `tokens` is the sequence length of one image."""
 
     def __init__(self, processor: Any, tokens: int) -> None:
         self.tokens = tokens
         self._processor = processor
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="images")
 
-    async def pixels(self, pictures: Sequence[Callable[[], bytes]], places: Sequence[str]) -> list[Pixels]:
-        """Return (channels, height, width) of each; raises `InvalidRequest` that names the place of a wrong one.
+    async def pixels(self, images: Sequence[Callable[[], bytes]], places: Sequence[str]) -> list[Pixels]:
+        """Return (channels, height, width) of each; raises `InvalidRequest` with the place of an invalid one.
 
-        Cancelling stops at the next picture.
+        Cancelling stops at the next image.
         """
         loop = asyncio.get_running_loop()
         found = []
-        for read, place in zip(pictures, places, strict=True):
+        for read, place in zip(images, places, strict=True):
             found.append(await loop.run_in_executor(self._thread, self._pixels, read, place))
         return found
 
@@ -50,13 +49,13 @@ class ImageProcessor:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _pixels(self, read: Callable[[], bytes], place: str) -> Pixels:
-        image = opened(read(), place)
+        image = open_image(read(), place)
         values = self._processor(images=image, return_tensors="np")["pixel_values"][0]
         return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def opened(data: bytes, place: str) -> Any:
-    """Return the picture in RGB, upright; raises `InvalidRequest` for what is none, is broken or is too large."""
+def open_image(data: bytes, place: str) -> Any:
+    """Return the image in RGB, upright; raises `InvalidRequest` if it is unreadable, broken or too large."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -82,7 +81,7 @@ def opened(data: bytes, place: str) -> Any:
 
 
 def load(folder: Folder, config: dict[str, Any]) -> ImageProcessor:
-    """Return the folder's way with pictures; raises `LoadFailed` where Pillow or the processor's file is missing."""
+    """Return the folder's image processor; raises `LoadFailed` where Pillow or the processor's file is missing."""
     try:
         import PIL.Image
     except ImportError:

@@ -1,4 +1,4 @@
-"""An encoder's output to the states of tokens that are pooled: its last layer's, or a weighted mean of several."""
+"""Selects the token states to pool: the last layer's, or a weighted mean of several (WeightedLayerPooling)."""
 
 from __future__ import annotations
 

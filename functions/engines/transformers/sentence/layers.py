@@ -1,4 +1,4 @@
-"""The layers that follow pooling, or a token's state: dense ones, layer norms and scaling, from the model's files."""
+"""The modules after pooling, or on token states (Dense, LayerNorm, Normalize), loaded from the model's files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A loaded model that turns texts into vectors: everybody's items are merged into batches, encoded and pooled.
-
-It knows items and vectors; prompts, sizes and what is asked of them are the task's own.
-"""
+"""Sentence embedding models on torch: items of all requests are batched, encoded, and pooled into vectors."""
 
 from __future__ import annotations
 
@@ -17,19 +14,19 @@ from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint import limits, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output, Vector, Wanted
+from functions.engines.checkpoint.sentence.output import SentenceItem, SentenceOutput, Vector
 from functions.engines.checkpoint.sentence.sparse import Splade
-from functions.engines.checkpoint.sentence.tasks import Tasks, laid, named_id
+from functions.engines.checkpoint.sentence.tasks import ColbertInputs, named_id, with_text_prompts
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import encoder as encoders
 from functions.engines.transformers import memory, threads
 from functions.engines.transformers import plan as planning
 from functions.engines.transformers.encoder import Encoder
-from functions.engines.transformers.numerics import Judged
+from functions.engines.transformers.numerics import PoolFn
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.sentence import layer_pooling
-from functions.engines.transformers.sentence.head import Head
+from functions.engines.transformers.sentence.head import SentenceHead
 from functions.engines.transformers.sentence.layer_pooling import States
 from functions.engines.transformers.sentence.pooling import pool
 from functions.engines.transformers.weights import AUTO
@@ -46,33 +43,33 @@ _COPIES = 3
 
 
 class SentenceModel:
-    """An encoder with its head. `size` is a dense vector's numbers, `longest` an input's tokens, special ones too."""
+    """An encoder with its head. `size` is the dense dimension, `longest` the most tokens, special ones included."""
 
     def __init__(
         self,
         plan: Plan,
         layout: Layout,
         encoder: Encoder,
-        head: Head,
+        head: SentenceHead,
         tokens: FastTokenizer,
         options: TransformersOptions,
-        tasks: Tasks,
+        tasks: ColbertInputs,
     ) -> None:
-        self.layout = laid(layout, tasks)
+        self.layout = with_text_prompts(layout, tasks)
         self.tasks = tasks
         self.tokenizer = tokens
         self.size = head.size
         self.longest = plan.context or 0
         self._encoder = encoder
         self._head = head
-        how = encoders.batching(options, plan, encoder)
+        how = encoders.batcher_settings(options, plan, encoder)
         if isinstance(layout.sparse, Splade):
             how["padding"] = 1.0  # its head gives a logit for each word, also to padding
-        self._batcher: Batcher[Item, Output] = Batcher(
+        self._batcher: Batcher[Item, SentenceOutput] = Batcher(
             self._compute,
             size,
             **how,
-            ran_out=memory.ran_out,
+            is_out_of_memory=memory.is_out_of_memory,
             release=memory.release,
         )
 
@@ -99,20 +96,20 @@ class SentenceModel:
         tokens = tokenizer.load(model, load.threads, lower=layout.lower, trusted=options.trust_remote_code)
         auto = "AutoModelForMaskedLM" if isinstance(layout.sparse, Splade) else AUTO
         states = layer_pooling.load(layout.layers, Folder(load.path), _number(model.config(), *_LAYERS))
-        judged = _judged(layout, states)
-        encoder = encoders.load(load, plan, options, model, progress, auto, tokens=tokens, judged=judged)
+        pool_fn = _check_pooling(layout, states)
+        encoder = encoders.load(load, plan, options, model, progress, auto, tokens=tokens, pool_fn=pool_fn)
         hidden = getattr(encoder.model.config, "hidden_size", None)
         if not isinstance(hidden, int):
-            raise LoadFailed(f"{type(encoder.model).__name__} gives no vector for each token: it cannot embed texts")
-        head = Head(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
-        return cls(plan, layout, encoder, head, tokens, options, Tasks(layout, model, tokens))
+            raise LoadFailed(f"{type(encoder.model).__name__} has no hidden states for tokens: it cannot embed texts")
+        head = SentenceHead(layout, Folder(load.path), hidden, encoder.device, _special(model, tokens), states)
+        return cls(plan, layout, encoder, head, tokens, options, ColbertInputs(layout, model, tokens))
 
     async def vectors(self, items: Sequence[Item]) -> list[Vector]:
         """Return the dense vector of each item, in their order; raises what `outputs` raises."""
         return [output.dense for output in await self.outputs(items) if output.dense is not None]
 
-    async def outputs(self, items: Sequence[Item]) -> list[Output]:
-        """Return what each item wants, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
+    async def outputs(self, items: Sequence[Item]) -> list[SentenceOutput]:
+        """Return the vectors of each item, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         return await self._batcher.run(items)
 
     def detail(self) -> dict[str, Any]:
@@ -125,47 +122,47 @@ class SentenceModel:
         self._batcher.close()
         self.tokenizer.close()
 
-    def _compute(self, items: Sequence[Item]) -> list[Output]:
+    def _compute(self, items: Sequence[Item]) -> list[SentenceOutput]:
         """Return the vectors of one batch; runs in the compute thread."""
-        expanded = [isinstance(item, Wanted) and item.seen is not None for item in items]
+        expanded = [isinstance(item, SentenceItem) and item.attended is not None for item in items]
         if not any(expanded):
-            return self._attempt(*self._encoder.forward(items), items)
-        found: dict[int, Output] = {}
-        for seen, forward in ((False, self._encoder.forward), (True, self._forward_unseen)):
-            places = [at for at, one in enumerate(expanded) if one is seen]
+            return self._make_outputs(*self._encoder.forward(items), items)
+        found: dict[int, SentenceOutput] = {}
+        for attended, forward in ((False, self._encoder.forward), (True, self._forward_expanded)):
+            places = [at for at, one in enumerate(expanded) if one is attended]
             if places:
                 part = [items[at] for at in places]
-                found.update(zip(places, self._attempt(*forward(part), part), strict=True))
+                found.update(zip(places, self._make_outputs(*forward(part), part), strict=True))
         return [found[at] for at in range(len(items))]
 
-    def _attempt(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[Output]:
+    def _make_outputs(self, output: Any, mask: torch.Tensor, items: Sequence[Item]) -> list[SentenceOutput]:
         with torch.inference_mode():
             found = self._head(output, mask, items)
         if not all(_finite(one) for one in found):
             raise NotFinite(f"the model gave numbers that are not finite in {self._encoder.precision}")
         return found
 
-    def _forward_unseen(self, items: Sequence[Item]) -> tuple[Any, torch.Tensor]:
-        """Return the output for items some of whose tokens at the end get a state and are seen by no other."""
+    def _forward_expanded(self, items: Sequence[Item]) -> tuple[Any, torch.Tensor]:
+        """Return the output for queries whose expansion tokens get a state but are not attended to (ColBERT)."""
         shape = (len(items), max(len(item.ids) for item in items))
         ids, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
         for row, item in enumerate(items):
             ids[row, : len(item.ids)] = torch.from_numpy(item.ids)
-            seen = item.seen if isinstance(item, Wanted) else None
-            mask[row, : len(item.ids) if seen is None else seen] = 1
+            attended = item.attended if isinstance(item, SentenceItem) else None
+            mask[row, : len(item.ids) if attended is None else attended] = 1
         ids, mask = ids.to(self._encoder.device), mask.to(self._encoder.device)
         with torch.inference_mode():
             return self._encoder.model(input_ids=ids, attention_mask=mask), mask
 
 
-def _judged(layout: Layout, states: States) -> Judged | None:
+def _check_pooling(layout: Layout, states: States) -> PoolFn | None:
     """Return what the check at load compares: vectors as this model pools them."""
     if not layout.pooling or isinstance(layout.sparse, Splade):
         return None
     return lambda output, mask: pool(states(output), mask, layout.pooling)
 
 
-def _finite(output: Output) -> bool:
+def _finite(output: SentenceOutput) -> bool:
     found = (output.dense, output.colbert, output.sparse[1] if output.sparse is not None else None)
     return all(bool(np.isfinite(part).all()) for part in found if part is not None)
 
@@ -210,4 +207,4 @@ def _with_logits(plan: Plan, words: int, load: Load) -> Plan:
     return _with(plan, words * 4 * _COPIES, load)
 
 
-__all__ = ("Output", "SentenceModel", "Vector", "Wanted")
+__all__ = ("SentenceItem", "SentenceModel", "SentenceOutput", "Vector")

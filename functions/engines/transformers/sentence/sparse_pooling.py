@@ -1,4 +1,4 @@
-"""Logits or the states of tokens to sparse vectors: weights of the vocabulary's words, in fp32."""
+"""Pools logits (SPLADE) or token weights (BGE-M3) into sparse vectors of the vocabulary, in fp32."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from functions.engines.checkpoint.sentence.sparse import Splade
 def of_logits(logits: torch.Tensor, mask: torch.Tensor, how: Splade) -> list[Weights]:
     """Return the weights of each input from (items, tokens, vocabulary) of logits."""
     weights = (logits.float() * mask.unsqueeze(-1)).relu_().log1p_()
-    if how.twice:
+    if how.double_log:
         weights = weights.log1p_()
     pooled = weights.amax(1) if how.pooling == "max" else weights.sum(1)
-    return [kept(row, how.most) for row in pooled.cpu().numpy()]
+    return [top_weights(row, how.top_k) for row in pooled.cpu().numpy()]
 
 
 def of_tokens(weights: torch.Tensor, ids: Sequence[Ids], special: npt.NDArray[np.int32]) -> list[Weights]:
-    """Return the weights of each input from (items, tokens) of them: a token that comes twice has its heaviest."""
+    """Return each input's weights from (items, tokens); a token that occurs several times gets its largest weight."""
     rows = weights.float().relu().cpu().numpy()
     found: list[Weights] = []
     for row, tokens in zip(rows, ids, strict=True):
@@ -35,9 +35,9 @@ def of_tokens(weights: torch.Tensor, ids: Sequence[Ids], special: npt.NDArray[np
     return found
 
 
-def kept(row: npt.NDArray[np.float32], most: int | None) -> Weights:
-    """Return what is not 0 of the weights of all words, only the `most` heaviest where that says so."""
+def top_weights(row: npt.NDArray[np.float32], top_k: int | None) -> Weights:
+    """Return the non-zero weights of a vocabulary-sized row, only the `top_k` largest unless that is None."""
     ids = np.flatnonzero(row).astype(np.int32)
-    if most is not None and len(ids) > most:
-        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:most]])
+    if top_k is not None and len(ids) > top_k:
+        ids = np.sort(ids[np.argsort(-row[ids], kind="stable")[:top_k]])
     return ids, row[ids]

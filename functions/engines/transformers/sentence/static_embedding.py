@@ -1,8 +1,7 @@
-"""A loaded table of vectors or weights for tokens: a text becomes the mean of its tokens' rows, or their weights.
+"""Static embedding models: a text becomes the mean of its tokens' rows of a table, or its tokens' weights.
 
-There is no encoder: sentence-transformers' StaticEmbedding, also as model2vec saves it, and SparseStaticEmbedding. It
-has what `SentenceModel` has.
-"""
+There is no encoder: sentence-transformers' StaticEmbedding (also as model2vec saves it) and SparseStaticEmbedding. The
+interface is that of `SentenceModel`."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from functions.engines.batching.item import Item, size
 from functions.engines.checkpoint import limits, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
-from functions.engines.checkpoint.sentence.output import Output, Vector
-from functions.engines.checkpoint.sentence.sparse import Weighed
+from functions.engines.checkpoint.sentence.output import SentenceOutput, Vector
+from functions.engines.checkpoint.sentence.sparse import StaticSparse
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import device as devices
 from functions.engines.transformers import memory
 from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.sentence import layers
-from functions.engines.transformers.sentence.sparse_pooling import kept
+from functions.engines.transformers.sentence.sparse_pooling import top_weights
 from host.errors import LoadFailed, NotFinite
 from host.function import RAM, Load, Plan, Progress
 
@@ -36,14 +35,14 @@ UNBOUNDED = 1 << 20
 """Tokens of an input where no file says how many: a mean has no last position."""
 _BATCH = 65_536
 _RUNTIME = 48 << 20
-"""FastTokenizer, allocator and thread stacks."""
+"""Tokenizer, allocator and thread stacks."""
 _CUDA_CONTEXT = 512 << 20
 _NAMES = {"dense": ("embedding.weight", "embeddings"), "sparse": ("weight",)}
 """Sentence-transformers' names of the tensor, and model2vec's, which may have `mapping` and `weights` besides."""
 
 
 class StaticEmbeddingModel:
-    """A table with what follows it. `size` is a dense vector's numbers, `longest` an input's tokens."""
+    """A table and the modules after it. `size` is the dense dimension, `longest` the most tokens of an input."""
 
     def __init__(
         self,
@@ -60,8 +59,13 @@ class StaticEmbeddingModel:
         self._table = table
         self._layers, self.size = after
         budget = _BATCH if options.batch_tokens == "auto" else options.batch_tokens
-        self._batcher: Batcher[Item, Output] = Batcher(
-            self._compute, size, budget=budget, overhead=None, ran_out=memory.ran_out, release=memory.release
+        self._batcher: Batcher[Item, SentenceOutput] = Batcher(
+            self._compute,
+            size,
+            budget=budget,
+            overhead=None,
+            is_out_of_memory=memory.is_out_of_memory,
+            release=memory.release,
         )
 
     @staticmethod
@@ -70,7 +74,7 @@ class StaticEmbeddingModel:
         _, model = _read(load, layout)
         device = devices.choose(load.manifest.device)
         longest, bound = _longest(load, model, layout)
-        shard = _only(model)
+        shard = _single_file(model)
         rows, numbers = _shape(shard, layout)
         table = rows * numbers * 4
         most = table + model.weights(4) + _RUNTIME
@@ -92,7 +96,7 @@ class StaticEmbeddingModel:
     def load(cls, load: Load, plan: Plan, layout: Layout, progress: Progress) -> Self:
         """Load tokenizer and table; raises `LoadFailed`."""
         options, model = _read(load, layout)
-        shard = _only(model)
+        shard = _single_file(model)
         total = int(plan.detail.get("weights") or 0)
         progress("weights", 0, total)
         torch.set_num_threads(load.threads)
@@ -107,30 +111,30 @@ class StaticEmbeddingModel:
             raise LoadFailed(f"the tokenizer has {tokens.vocabulary} tokens, but the table only {len(table)} rows")
         return cls(plan, layout, table, after, tokens, options)
 
-    async def outputs(self, items: Sequence[Item]) -> list[Output]:
+    async def outputs(self, items: Sequence[Item]) -> list[SentenceOutput]:
         """Return what each item becomes, in their order; raises `QueueFull`, `ShuttingDown`, `OutOfMemory`."""
         return await self._batcher.run(items)
 
     def detail(self) -> dict[str, Any]:
         """Return what was chosen, and by which file."""
         how = "StaticEmbedding" if self.layout.table == "dense" else "SparseStaticEmbedding"
-        told = {"dtype": "fp32", "device": str(self._table.device), "architecture": how, "rows": len(self._table)}
-        return self.layout.detail(self.size) | told
+        chosen = {"dtype": "fp32", "device": str(self._table.device), "architecture": how, "rows": len(self._table)}
+        return self.layout.detail(self.size) | chosen
 
     def close(self) -> None:
         """End both threads."""
         self._batcher.close()
         self.tokenizer.close()
 
-    def _compute(self, items: Sequence[Item]) -> list[Output]:
+    def _compute(self, items: Sequence[Item]) -> list[SentenceOutput]:
         """Return what one batch becomes; runs in the compute thread."""
         with torch.inference_mode():
             found = self._dense(items) if self.layout.table == "dense" else self._sparse(items)
-        if not all(bool(np.isfinite(_numbers(one)).all()) for one in found):
+        if not all(bool(np.isfinite(_values(one)).all()) for one in found):
             raise NotFinite("the model's table has numbers that are not finite")
         return found
 
-    def _dense(self, items: Sequence[Item]) -> list[Output]:
+    def _dense(self, items: Sequence[Item]) -> list[SentenceOutput]:
         counts = np.array([len(item.ids) for item in items])
         ids = torch.from_numpy(np.concatenate([item.ids for item in items])).long()
         starts = torch.from_numpy(np.cumsum(counts) - counts)
@@ -138,20 +142,20 @@ class StaticEmbeddingModel:
         vectors = torch.nn.functional.embedding_bag(ids.to(device), self._table, starts.to(device), mode="mean")
         for layer in self._layers:
             vectors = layer(vectors)
-        return [Output(dense=row) for row in vectors.cpu().numpy()]
+        return [SentenceOutput(dense=row) for row in vectors.cpu().numpy()]
 
-    def _sparse(self, items: Sequence[Item]) -> list[Output]:
-        most = self.layout.sparse.most if isinstance(self.layout.sparse, Weighed) else None
+    def _sparse(self, items: Sequence[Item]) -> list[SentenceOutput]:
+        most = self.layout.sparse.top_k if isinstance(self.layout.sparse, StaticSparse) else None
         found = []
         for item in items:
             words = np.unique(item.ids)
             weights = self._table[torch.from_numpy(words).to(self._table.device)].cpu().numpy()
-            places, values = kept(weights, most)
-            found.append(Output(sparse=(words[places].astype(np.int32), values)))
+            places, values = top_weights(weights, most)
+            found.append(SentenceOutput(sparse=(words[places].astype(np.int32), values)))
         return found
 
 
-def _numbers(output: Output) -> Vector:
+def _values(output: SentenceOutput) -> Vector:
     if output.sparse is not None:
         return output.sparse[1]
     return output.dense if output.dense is not None else np.zeros(0, dtype=np.float32)
@@ -162,7 +166,7 @@ class _Truncation(msgspec.Struct):
 
 
 class _Settings(msgspec.Struct):
-    """What of `tokenizer.json` is read here."""
+    """The part of `tokenizer.json` that is read here."""
 
     truncation: _Truncation | None = None
 
@@ -189,7 +193,7 @@ def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:
     return options, Folder(load.path).inside(layout.encoder)
 
 
-def _only(model: Folder) -> Path:
+def _single_file(model: Folder) -> Path:
     """Return the table's file; raises `LoadFailed`."""
     shards = model.shards()
     if len(shards) != 1:

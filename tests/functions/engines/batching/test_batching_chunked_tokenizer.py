@@ -23,7 +23,7 @@ from functions.engines.checkpoint.tokenizer import FastTokenizer
 
 @cache
 def made_reader(kind: str, *, placed: bool) -> ChunkedTokenizer:
-    return ChunkedTokenizer(tinytokenizers.literal(kind), placed=placed)
+    return ChunkedTokenizer(tinytokenizers.literal(kind), with_offsets=placed)
 
 
 def read(text: str, kind: str, *, placed: bool) -> Tokens:
@@ -45,7 +45,7 @@ def shown(text: str, tokens: Encoding) -> list[tuple[int, int] | None]:
 @pytest.mark.parametrize("placed", [True, False])
 def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_points, "PART", 8)
-    place = asyncio.run(made_reader(kind, placed=placed)._places())
+    place = asyncio.run(made_reader(kind, placed=placed)._split_pattern())
     parts = []
 
     @walks.examples(50, 1000)
@@ -102,7 +102,7 @@ async def listening() -> tuple[Listening, ChunkedTokenizer]:
     """Return a tokenizer and its reader that has tried its samples."""
     tokenizer = Listening()
     made = ChunkedTokenizer(tokenizer)
-    await made._places()
+    await made._split_pattern()
     tokenizer.asked.clear()
     return tokenizer, made
 
@@ -111,7 +111,7 @@ async def listening() -> tuple[Listening, ChunkedTokenizer]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_points, "PART", 5)
     monkeypatch.setattr(split_points, "UNBROKEN", 12)
-    monkeypatch.setattr(chunked_tokenizer, "_TURN", 12)
+    monkeypatch.setattr(chunked_tokenizer, "_BATCH_CHARS", 12)
 
 
 @pytest.mark.anyio
@@ -155,12 +155,12 @@ async def test_reading_ends_when_it_is_enough(most: int, count: int, whole: bool
 
 
 @pytest.mark.parametrize("sizes", [[3] * 2048, [70_000, 3, 3], [3, 70_000, 3], [20_000] * 9, [0], [0, 0, 3], []])
-def test_many_texts_are_read_in_turns(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_texts_are_read_in_batches(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     made = tinytokenizers.literal("bert")
     texts = ["中" * size for size in sizes]
     expected = [asyncio.run(made.pieces([text]))[0] for text in texts]
-    fresh = ChunkedTokenizer(made, placed=True)
-    asyncio.run(fresh._places())
+    fresh = ChunkedTokenizer(made, with_offsets=True)
+    asyncio.run(fresh._split_pattern())
     real, turns = made.pieces, [0]
 
     async def pieces(texts: Sequence[str]) -> list[Encoding]:
@@ -179,7 +179,7 @@ async def test_others_come_in_between(placed: bool, monkeypatch: pytest.MonkeyPa
     """A short text that comes while a long one is tokenised waits for one part of it."""
     monkeypatch.setattr(split_points, "PART", 1000)
     made = made_reader("bert", placed=placed)
-    await made._places()
+    await made._split_pattern()
     done: list[Any] = []
 
     async def go(name: str, text: str) -> None:

@@ -18,7 +18,8 @@ WHITE = {" ", "\n", "\u3000"}
 
 
 def place(kind: str, *, placed: bool) -> re.Pattern[str] | None:
-    return asyncio.run(ChunkedTokenizer(FastTokenizer(tinytokenizers.TOKENIZERS[kind]()), placed=placed)._places())
+    tokenizer = FastTokenizer(tinytokenizers.TOKENIZERS[kind]())
+    return asyncio.run(ChunkedTokenizer(tokenizer, with_offsets=placed)._split_pattern())
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ async def test_a_token_that_the_graph_has_no_row_for_is_refused(
     words.save(str(tmp_path / "tokenizer.json"))
     model = opener(tmp_path, head)
     assert len(await model.logits(await items(model, ["river", "river word23"]))) == 2
-    with pytest.raises(InvalidRequest, match=r"the tokenizer knows and the model does not: .*idx=40 must be"):
+    with pytest.raises(InvalidRequest, match=r"that the model has no embedding for: .*idx=40 must be"):
         await model.logits(await items(model, ["river word24"]))
 
 

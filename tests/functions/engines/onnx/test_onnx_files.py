@@ -10,7 +10,7 @@ import onnxmodels
 import pytest
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
-from functions.engines.onnx.files import Files
+from functions.engines.onnx.files import OnnxFiles
 from host.errors import LoadFailed
 
 
@@ -28,36 +28,36 @@ def outside(name: str, place: str) -> TensorProto:
 
 
 def test_the_real_model_is_found_below_its_folder(rampart: Path) -> None:
-    files = Files.at(rampart, None)
+    files = OnnxFiles.at(rampart, None)
     assert files.file == rampart / "onnx" / "model_q4.onnx"
     assert files.folder.path == rampart
     assert files.sizes() == (files.file.stat().st_size, 0)
-    assert Files.at(files.file, None).folder.path == rampart
+    assert OnnxFiles.at(files.file, None).folder.path == rampart
 
 
 def test_small_files_beside_the_graph_go_before_those_above(tmp_path: Path) -> None:
     place = onnxmodels.graph(tmp_path / "onnx" / "model.onnx", [onnxmodels.FLOATS])
-    assert Files(place).folder.path == tmp_path
+    assert OnnxFiles(place).folder.path == tmp_path
     (place.parent / "config.json").write_text("{}")
-    assert Files(place).folder.path == place.parent
+    assert OnnxFiles(place).folder.path == place.parent
 
 
 def test_a_folder_with_several_is_chosen_from_by_quantization(tmp_path: Path) -> None:
     for name in ("model.onnx", "onnx/model_q4.onnx"):
         onnxmodels.graph(tmp_path / name, [onnxmodels.FLOATS])
-    assert Files.at(tmp_path, None).file.name == "model.onnx"
-    assert Files.at(tmp_path, "int4").file.name == "model_q4.onnx"
+    assert OnnxFiles.at(tmp_path, None).file.name == "model.onnx"
+    assert OnnxFiles.at(tmp_path, "int4").file.name == "model_q4.onnx"
     with pytest.raises(LoadFailed, match="no int8 among its ONNX files") as caught:
-        Files.at(tmp_path, "int8")
+        OnnxFiles.at(tmp_path, "int8")
     assert str(tmp_path) not in caught.value.message
 
 
 def test_weights_beside_the_graph_are_counted(tmp_path: Path) -> None:
     place = onnxmodels.graph(tmp_path / "model.onnx", [onnxmodels.FLOATS], constants=[weight("w", 1000)])
-    alone, _ = Files(place).sizes()
+    alone, _ = OnnxFiles(place).sizes()
     onnxmodels.beside(place)
     assert place.stat().st_size < 4000
-    graph, beside = Files(place).sizes()
+    graph, beside = OnnxFiles(place).sizes()
     assert (graph, beside) == (place.stat().st_size, (tmp_path / "model.onnx_data").stat().st_size)
     assert abs(graph + beside - alone) < 1000
 
@@ -68,7 +68,7 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
     )
     (tmp_path / "model.onnx_data").unlink()
     with pytest.raises(LoadFailed, match=r"^model\.onnx_data is missing: model\.onnx has its weights in it$"):
-        Files(place).sizes()
+        OnnxFiles(place).sizes()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_weights_may_not_lead_out_of_the_folder(tmp_path: Path, location: str) -
     file = tmp_path / "model" / "model.onnx"
     onnxmodels.graph(file, [onnxmodels.FLOATS], constants=[outside("w", location)])
     with pytest.raises(LoadFailed, match="outside of the model's folder"):
-        Files(file).sizes()
+        OnnxFiles(file).sizes()
 
 
 def branch(tensor: TensorProto) -> onnx.GraphProto:
@@ -103,7 +103,7 @@ def test_weights_are_found_wherever_a_graph_may_have_them(tmp_path: Path, hidden
         model.functions.append(helper.make_function("made.up", "F", [], ["y"], body, [helper.make_opsetid("", 17)]))
         onnx.save(model, file)
     with pytest.raises(LoadFailed, match=r"'\.\./secret', which is outside"):
-        Files(file).sizes()
+        OnnxFiles(file).sizes()
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_weights_are_found_wherever_a_graph_may_have_them(tmp_path: Path, hidden
 def test_what_is_no_model_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(content)
-    with pytest.raises(LoadFailed, match=r"model\.onnx is no ONNX model"):
-        Files(file).sizes()
+    with pytest.raises(LoadFailed, match=r"model\.onnx is not an ONNX model"):
+        OnnxFiles(file).sizes()
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.999])
@@ -121,5 +121,5 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, rampart: Path, part:
     whole = (rampart / "onnx" / "model_q4.onnx").read_bytes()
     file = tmp_path / "model.onnx"
     file.write_bytes(whole[: int(len(whole) * part)])
-    with pytest.raises(LoadFailed, match="not brought here in full"):
-        Files(file).sizes()
+    with pytest.raises(LoadFailed, match="its download is incomplete"):
+        OnnxFiles(file).sizes()

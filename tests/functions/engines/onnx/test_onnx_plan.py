@@ -13,7 +13,7 @@ from onnxmodels import given
 
 from functions.engines.onnx import plan as planning
 from functions.engines.onnx.classifier import OnnxClassifierModel
-from functions.engines.onnx.files import Files
+from functions.engines.onnx.files import OnnxFiles
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import LoadFailed, ManifestError
 from host.manifest.schema import docs
@@ -85,7 +85,7 @@ def test_a_quantization_that_is_not_there_is_refused(rampart: Path, quantization
 
 def test_a_folder_without_configuration_is_refused(tmp_path: Path) -> None:
     file = onnxmodels.graph(tmp_path / "model.onnx", [onnxmodels.FLOATS])
-    assert Files(file).sizes()[1] == 0
+    assert OnnxFiles(file).sizes()[1] == 0
     with pytest.raises(LoadFailed, match=r"config\.json is missing"):
         OnnxClassifierModel.plan(given(tmp_path))
 

@@ -83,4 +83,4 @@ def test_the_engine_is_registered_and_takes_onnx_files() -> None:
     ],
 )
 def test_reasons_are_told_without_places(told: str, reason: str) -> None:
-    assert library.reason(RuntimeError(told)) == reason
+    assert library.message_of(RuntimeError(told)) == reason

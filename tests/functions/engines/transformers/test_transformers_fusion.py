@@ -12,8 +12,8 @@ import transformers
 from torch import nn
 
 from functions.engines.transformers import fusion, linear
-from functions.engines.transformers.fusion import Pair
-from functions.engines.transformers.linear import Prepacked
+from functions.engines.transformers.fusion import LinearActivation
+from functions.engines.transformers.linear import PrepackedLinear
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
 
@@ -30,8 +30,8 @@ def model_of(kind: str, **changed: Any) -> Any:
     return model
 
 
-def pairs_of(model: nn.Module, run: Callable[[], Any]) -> list[Pair]:
-    with torch.inference_mode(), fusion.watched(model) as found:
+def pairs_of(model: nn.Module, run: Callable[[], Any]) -> list[LinearActivation]:
+    with torch.inference_mode(), fusion.recording(model) as found:
         run()
     return found
 
@@ -68,7 +68,7 @@ def test_architectures(kind: str, changed: dict[str, Any], layers: int) -> None:
     pooled = "tanh" if kind in ("bert", "roberta", "xlm-roberta") else ""
     pairs = [pair for pair in pairs_of(model, run) if pair.activation.operation != pooled or "pooler" not in pair.layer]
     assert len(pairs) == layers
-    linear.replace(model, Prepacked)
+    linear.replace(model, PrepackedLinear)
     fusion.fuse(model, pairs)
     assert sum(type(model.get_submodule(pair.place)) is nn.Identity for pair in pairs) == layers
     torch.testing.assert_close(run(), before, atol=1e-4, rtol=1e-4)
@@ -124,7 +124,7 @@ def test_only_what_is_called_for_each_other_is_a_pair(way: str, found: bool) -> 
 
 def test_nothing_watches_a_model_afterwards() -> None:
     model = Line("plain")
-    with pytest.raises(RuntimeError), fusion.watched(model):
+    with pytest.raises(RuntimeError), fusion.recording(model):
         model(torch.randn(3, 9))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 

@@ -13,17 +13,17 @@ import torch
 from functions.engines.checkpoint import tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.transformers import numerics
-from functions.engines.transformers.numerics import BF16, INT8, SAME, Answer, Bounds, Difference
+from functions.engines.transformers.numerics import BF16, INT8, SAME, Bounds, CheckOutput, Difference
 
 NAN = float("nan")
 
 
-def vectors(*rows: list[float]) -> Answer:
-    return Answer(rows=torch.tensor(rows), of_logits=False)
+def vectors(*rows: list[float]) -> CheckOutput:
+    return CheckOutput(rows=torch.tensor(rows), of_logits=False)
 
 
-def logits(*rows: list[float]) -> Answer:
-    return Answer(rows=torch.tensor(rows), of_logits=True)
+def logits(*rows: list[float]) -> CheckOutput:
+    return CheckOutput(rows=torch.tensor(rows), of_logits=True)
 
 
 def test_vectors_are_compared_by_the_least_cosine() -> None:
@@ -75,8 +75,10 @@ def test_bounds(of_logits: bool, value: float, within: bool) -> None:
 
 
 def test_it_is_told_with_its_bound() -> None:
-    assert Difference(of_logits=False, value=0.97531).told(BF16) == "cosine 0.9753 to fp32, at least 0.999 is needed"
-    told = Difference(of_logits=True, value=0.1234).told(BF16)
+    assert (
+        Difference(of_logits=False, value=0.97531).describe(BF16) == "cosine 0.9753 to fp32, at least 0.999 is needed"
+    )
+    told = Difference(of_logits=True, value=0.1234).describe(BF16)
     assert told == "logits differ by 12.3% of their spread, at most 5.0% may"
 
 
@@ -109,14 +111,14 @@ def test_without_a_task_it_is_the_mean_over_tokens() -> None:
     hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0]], [[5.0, 5.0], [999.0, NAN]]])
     mask = torch.tensor([[1, 1], [1, 0]])
     hidden[1, 1] = 999
-    found = numerics.answer(output(last_hidden_state=hidden), mask)
+    found = numerics.check_output(output(last_hidden_state=hidden), mask)
     assert not found.of_logits
     assert found.rows.tolist() == [[2, 4], [5, 5]]
 
 
 def test_what_the_task_makes_of_it_comes_first() -> None:
     mask = torch.ones(2, 2)
-    found = numerics.answer(
+    found = numerics.check_output(
         output(logits=torch.zeros(2, 3), last_hidden_state=torch.ones(2, 2, 3)),
         mask,
         lambda out, given: out.last_hidden_state[:, 0] * given.sum(),
@@ -127,7 +129,7 @@ def test_what_the_task_makes_of_it_comes_first() -> None:
 
 def test_logits_of_texts_are_taken_whole_and_in_fp32() -> None:
     given = torch.randn(2, 3, dtype=torch.bfloat16)
-    found = numerics.answer(output(logits=given), torch.ones(2, 5))
+    found = numerics.check_output(output(logits=given), torch.ones(2, 5))
     assert found.of_logits
     assert found.rows.dtype == torch.float32
     assert torch.equal(found.rows, given.float())
@@ -135,9 +137,9 @@ def test_logits_of_texts_are_taken_whole_and_in_fp32() -> None:
 
 def test_logits_of_tokens_are_those_of_no_padding() -> None:
     given, mask = torch.randn(2, 3, 4), torch.tensor([[1, 1, 1], [1, 0, 0]])
-    assert torch.equal(numerics.answer(output(logits=given), mask).rows, torch.cat([given[0], given[1, :1]]))
+    assert torch.equal(numerics.check_output(output(logits=given), mask).rows, torch.cat([given[0], given[1, :1]]))
 
 
 def test_logits_of_words_are_those_of_the_last_token() -> None:
     given, mask = torch.randn(2, 3, 5000), torch.tensor([[1, 1, 1], [1, 1, 0]])
-    assert torch.equal(numerics.answer(output(logits=given), mask).rows, torch.stack([given[0, 2], given[1, 1]]))
+    assert torch.equal(numerics.check_output(output(logits=given), mask).rows, torch.stack([given[0, 2], given[1, 1]]))

@@ -21,8 +21,8 @@ from functions.embeddings.transformers import TransformersEmbeddings
 from functions.engines.batching.item import Item
 from functions.engines.transformers import linear, optimize, packing, precision
 from functions.engines.transformers.classifier import TransformersClassifierModel
-from functions.engines.transformers.linear import Eight, Prepacked
-from functions.engines.transformers.numerics import Answer
+from functions.engines.transformers.linear import Int8Linear, PrepackedLinear
+from functions.engines.transformers.numerics import CheckOutput
 from functions.engines.transformers.precision import FP32, Precision
 from host.errors import LoadFailed, OutOfMemory
 
@@ -32,7 +32,7 @@ INT8 = Precision(dtype=torch.float32, int8=True, checked=True, stated=True)
 TEXTS = ["river stone light", "winter music train bread letter garden", "paper"]
 
 onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
-bf16 = pytest.mark.skipif(not precision.computes_bf16(), reason="this processor does not compute in bf16")
+bf16 = pytest.mark.skipif(not precision.has_native_bf16(), reason="this processor does not compute in bf16")
 
 
 class Model(nn.Module):
@@ -51,22 +51,22 @@ class Model(nn.Module):
 
     @property
     def kind(self) -> str:
-        if isinstance(self.layer, Eight):
+        if isinstance(self.layer, Int8Linear):
             return "int8"
         return precision.name(self.layer.weight.dtype)
 
 
-def asked(model: Any, *, packed: bool, of_logits: bool = False) -> Answer:
+def asked(model: Any, *, packed: bool, of_logits: bool = False) -> CheckOutput:
     x = torch.randn(4, 32, generator=torch.Generator().manual_seed(2))
-    plain = isinstance(model.layer, nn.Linear | Prepacked)
+    plain = isinstance(model.layer, nn.Linear | PrepackedLinear)
     found = model(x.to(model.layer.weight.dtype) if plain else x)
-    return Answer(rows=found.float(), of_logits=of_logits)
+    return CheckOutput(rows=found.float(), of_logits=of_logits)
 
 
 def failing(when: Callable[[Any, bool], bool], error: Exception) -> Any:
     """Return an `asked` that raises for some models."""
 
-    def ask(model: Any, *, packed: bool) -> Answer:
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
         if when(model, packed):
             raise error
         return asked(model, packed=packed)
@@ -91,11 +91,11 @@ class Reload:
 @pytest.mark.parametrize("wanted", [BF16, STATED])
 def test_a_model_that_survives_bf16_is_computed_in_it(wanted: Precision) -> None:
     reload = Reload()
-    found = optimize.tune(Model(), wanted, asked, reload)
+    found = optimize.optimize(Model(), wanted, asked, reload)
     assert found.precision == wanted
     assert found.model.kind == "bf16"
     assert found.prepacked
-    assert found.found.startswith(("bf16: cosine 0.9999", "bf16: cosine 1.0"))
+    assert found.note.startswith(("bf16: cosine 0.9999", "bf16: cosine 1.0"))
     assert reload.count == 0
 
 
@@ -105,35 +105,35 @@ def test_a_model_that_survives_bf16_is_computed_in_it(wanted: Precision) -> None
 def test_a_model_that_bf16_hurts_stays_in_fp32_and_says_so(of_logits: bool) -> None:
     reload = Reload(300.0)
 
-    def ask(model: Any, *, packed: bool) -> Answer:
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
         return asked(model, packed=packed, of_logits=of_logits)
 
     before = ask(Model(300.0), packed=False).rows
-    found = optimize.tune(Model(300.0), BF16, ask, reload)
+    found = optimize.optimize(Model(300.0), BF16, ask, reload)
     assert found.precision == FP32
     assert found.model.kind == "fp32"
-    assert isinstance(found.model.layer, Prepacked)
+    assert isinstance(found.model.layer, PrepackedLinear)
     assert reload.count == 1
     torch.testing.assert_close(ask(found.model, packed=False).rows, before, atol=1e-3, rtol=1e-3)
-    assert found.found.startswith("bf16 refused: ")
-    assert found.found.endswith("; fp32 instead")
-    assert ("of their spread" if of_logits else "cosine 0.") in found.found
+    assert found.note.startswith("bf16 refused: ")
+    assert found.note.endswith("; fp32 instead")
+    assert ("of their spread" if of_logits else "cosine 0.") in found.note
 
 
 @onednn
 @bf16
 def test_a_stated_bf16_is_kept_and_says_what_was_found() -> None:
-    found = optimize.tune(Model(300.0), STATED, asked, Reload(300.0))
+    found = optimize.optimize(Model(300.0), STATED, asked, Reload(300.0))
     assert found.precision == STATED
     assert found.model.kind == "bf16"
-    assert found.found.startswith("bf16 as the manifest says, although: cosine 0.")
+    assert found.note.startswith("bf16 as the manifest says, although: cosine 0.")
 
 
 @onednn
 def test_int8_that_a_model_survives() -> None:
-    found = optimize.tune(Model(), INT8, asked, Reload())
+    found = optimize.optimize(Model(), INT8, asked, Reload())
     assert found.model.kind == found.precision.name == "int8"
-    assert found.found.startswith(("int8: cosine 0.99", "int8: cosine 1.0"))
+    assert found.note.startswith(("int8: cosine 0.99", "int8: cosine 1.0"))
 
 
 @onednn
@@ -142,13 +142,13 @@ def test_int8_that_a_model_does_not_survive_is_refused_with_numbers() -> None:
     model.layer.weight[:, 0] = 3e4  # one step of 8 bits is more than all other weights together
     model.layer.weight[:, 0] -= torch.randn(32)
 
-    def ask(model: Any, *, packed: bool) -> Answer:
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
         x = torch.randn(4, 32, generator=torch.Generator().manual_seed(2))
         x[:, 0] = 1e-4
-        return Answer(rows=model(x) - 3.0, of_logits=False)
+        return CheckOutput(rows=model(x) - 3.0, of_logits=False)
 
     with pytest.raises(LoadFailed, match=r"does not survive int8: cosine -?0\.\d+ to fp32, at least 0\.98") as caught:
-        optimize.tune(model, INT8, ask, Reload())
+        optimize.optimize(model, INT8, ask, Reload())
     assert caught.value.param == "quantization"
     assert "take bf16 or fp32" in caught.value.message
 
@@ -157,15 +157,18 @@ def test_int8_that_a_model_does_not_survive_is_refused_with_numbers() -> None:
 def test_int8_that_cannot_be_computed_is_refused() -> None:
     ask = failing(lambda model, packed: model.kind == "int8", AttributeError("weight"))
     with pytest.raises(LoadFailed, match="cannot be computed in it"):
-        optimize.tune(Model(), INT8, ask, Reload())
+        optimize.optimize(Model(), INT8, ask, Reload())
 
 
 @onednn
 @bf16
 def test_bf16_that_raises_in_its_new_layout_is_computed_in_the_old_one() -> None:
     reload = Reload()
-    found = optimize.tune(
-        Model(), BF16, failing(lambda model, packed: isinstance(model.layer, Prepacked), RuntimeError("layout")), reload
+    found = optimize.optimize(
+        Model(),
+        BF16,
+        failing(lambda model, packed: isinstance(model.layer, PrepackedLinear), RuntimeError("layout")),
+        reload,
     )
     assert found.model.kind == "bf16"
     assert type(found.model.layer) is nn.Linear
@@ -176,32 +179,34 @@ def test_bf16_that_raises_in_its_new_layout_is_computed_in_the_old_one() -> None
 @onednn
 @bf16
 def test_bf16_that_always_raises_becomes_fp32() -> None:
-    found = optimize.tune(Model(), BF16, failing(lambda model, packed: model.kind == "bf16", TypeError("no")), Reload())
+    found = optimize.optimize(
+        Model(), BF16, failing(lambda model, packed: model.kind == "bf16", TypeError("no")), Reload()
+    )
     assert found.precision == FP32
-    assert "cannot be computed in it" in found.found
+    assert "cannot be computed in it" in found.note
     asked(found.model, packed=False)
 
 
 @onednn
 def test_fp32_is_laid_out_anew_and_nothing_is_said() -> None:
     reload = Reload()
-    found = optimize.tune(Model(), FP32, asked, reload)
-    assert (found.prepacked, found.found, found.precision, reload.count) == (True, "", FP32, 0)
-    assert isinstance(found.model.layer, Prepacked)
+    found = optimize.optimize(Model(), FP32, asked, reload)
+    assert (found.prepacked, found.note, found.precision, reload.count) == (True, "", FP32, 0)
+    assert isinstance(found.model.layer, PrepackedLinear)
 
 
 @onednn
 @pytest.mark.parametrize("error", [None, RuntimeError("layout")])
 def test_a_layout_that_changes_the_answer_is_taken_back(error: Exception | None) -> None:
-    def ask(model: Any, *, packed: bool) -> Answer:
-        changed = isinstance(model.layer, Prepacked)
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
+        changed = isinstance(model.layer, PrepackedLinear)
         if changed and error:
             raise error
         found = asked(model, packed=packed)
         return msgspec.structs.replace(found, rows=found.rows + 0.05) if changed else found
 
     reload = Reload()
-    found = optimize.tune(Model(), FP32, ask, reload)
+    found = optimize.optimize(Model(), FP32, ask, reload)
     assert type(found.model.layer) is nn.Linear
     assert not found.prepacked
     assert reload.count == 1
@@ -210,7 +215,7 @@ def test_a_layout_that_changes_the_answer_is_taken_back(error: Exception | None)
 def test_without_onednn_nothing_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     reload = Reload()
-    found = optimize.tune(Model(), FP32, asked, reload)
+    found = optimize.optimize(Model(), FP32, asked, reload)
     assert type(found.model.layer) is nn.Linear
     assert (found.prepacked, reload.count) == (False, 0)
 
@@ -221,16 +226,16 @@ def test_without_onednn_nothing_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> 
 def test_where_memory_runs_out_it_is_told(error: Exception, wanted: Precision, at: int) -> None:
     calls: list[bool] = []
 
-    def ask(model: Any, *, packed: bool) -> Answer:
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
         calls.append(packed)
         if len(calls) > at:
             raise error
         return asked(model, packed=packed)
 
-    if at and not (torch.backends.mkldnn.is_available() and precision.computes_bf16()):
+    if at and not (torch.backends.mkldnn.is_available() and precision.has_native_bf16()):
         pytest.skip("this processor lays nothing out, so the model is not asked again")
     with pytest.raises(type(error)) as caught:
-        optimize.tune(Model(), wanted, ask, Reload())
+        optimize.optimize(Model(), wanted, ask, Reload())
     assert caught.value is error
 
 
@@ -241,7 +246,7 @@ def test_where_memory_runs_out_while_laying_out(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(linear, "replace", replace)
     with pytest.raises(OutOfMemory):
-        optimize.tune(Model(), FP32, asked, Reload())
+        optimize.optimize(Model(), FP32, asked, Reload())
 
 
 @onednn
@@ -251,7 +256,7 @@ def test_a_build_without_8_bits_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(linear, "replace", replace)
     with pytest.raises(LoadFailed, match="int8 is not served by this build of torch") as caught:
-        optimize.tune(Model(), INT8, asked, Reload())
+        optimize.optimize(Model(), INT8, asked, Reload())
     assert caught.value.param == "quantization"
 
 
@@ -266,10 +271,10 @@ def test_a_build_without_8_bits_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_model_that_does_not_take_texts_alone(wanted: Precision, kind: str, said: str) -> None:
     reload = Reload()
-    found = optimize.tune(Model(), wanted, failing(lambda model, packed: True, TypeError("pixel_values")), reload)
+    found = optimize.optimize(Model(), wanted, failing(lambda model, packed: True, TypeError("pixel_values")), reload)
     assert found.model.kind == found.precision.name == kind
-    assert found.found.startswith(said)
-    assert bool(found.found) is bool(said)
+    assert found.note.startswith(said)
+    assert bool(found.note) is bool(said)
     assert (found.packed, reload.count) == (False, 0)
 
 
@@ -280,14 +285,14 @@ def test_a_model_that_is_not_the_same_when_packed_is_computed_padded(
     monkeypatch.setattr(packing, "prepare", lambda model: True)
     seen: list[bool] = []
 
-    def ask(model: Any, *, packed: bool) -> Answer:
+    def ask(model: Any, *, packed: bool) -> CheckOutput:
         seen.append(packed)
         if packed and error:
             raise error
         found = asked(model, packed=packed)
         return msgspec.structs.replace(found, rows=found.rows + packed * 0.1)
 
-    found = optimize.tune(Model(), FP32, ask, Reload())
+    found = optimize.optimize(Model(), FP32, ask, Reload())
     assert not found.packed
     assert seen[:2] == [False, True]
     assert not any(seen[2:])
@@ -297,9 +302,9 @@ def test_a_model_that_is_the_same_is_computed_packed(monkeypatch: pytest.MonkeyP
     prepared: list[Any] = []
     monkeypatch.setattr(packing, "prepare", lambda model: prepared.append(model) is None)
     model = Model()
-    assert optimize.tune(model, FP32, asked, Reload()).packed
+    assert optimize.optimize(model, FP32, asked, Reload()).packed
     assert prepared == [model]
-    assert not optimize.tune(Model(), FP32, asked, Reload(), pack=False).packed
+    assert not optimize.optimize(Model(), FP32, asked, Reload(), pack=False).packed
     assert prepared == [model]
 
 
@@ -308,7 +313,7 @@ def test_a_model_that_is_the_same_is_computed_packed(monkeypatch: pytest.MonkeyP
 def test_a_model_that_is_read_again_is_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[Any] = []
     monkeypatch.setattr(packing, "prepare", lambda model: prepared.append(model) is None)
-    found = optimize.tune(Model(300.0), BF16, asked, Reload(300.0))
+    found = optimize.optimize(Model(300.0), BF16, asked, Reload(300.0))
     assert found.packed
     assert len(prepared) == 2
     assert found.model is prepared[1]
@@ -359,7 +364,7 @@ def logits(model: TransformersClassifierModel) -> np.ndarray:
 def test_a_classifier_that_bf16_hurts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headed: Any, stated: str | None
 ) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: True)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: True)
     folder = fragile(tmp_path)
     expected = logits(headed(folder, quantization="fp32"))
     model = headed(folder, quantization=stated)
@@ -443,7 +448,7 @@ def test_minilm(
     dtype: str,
     least: float,
 ) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: computes)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: computes)
     exact = embedded(embedders(minilm, quantization="fp32"))
     instance = embedders(minilm, quantization=quantization)
     detail = instance.info().detail
@@ -471,9 +476,9 @@ def test_a_model_that_gives_no_numbers_is_refused(tmp_path: Path) -> None:
 def test_a_processor_that_lays_nothing_out_computes_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantization: str
 ) -> None:
-    monkeypatch.setattr(linear, "able", lambda dtype: False)
+    monkeypatch.setattr(linear, "can_prepack", lambda dtype: False)
     load = loads.given("embeddings", tinymodels.tiny(tmp_path), quantization=quantization)
     made = TransformersEmbeddings.load(load, TransformersEmbeddings.plan(load), loads.ignore)
     assert made.info().detail["dtype"] == quantization
-    assert not any(type(module) is linear.Prepacked for module in made._sides[""].model._encoder.model.modules())
+    assert not any(type(module) is linear.PrepackedLinear for module in made._sides[""].model._encoder.model.modules())
     made.close()

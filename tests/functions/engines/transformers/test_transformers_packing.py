@@ -117,7 +117,7 @@ def test_few_numbers_of_rows_differ() -> None:
 def test_attention_is_that_of_each_input_alone(
     monkeypatch: pytest.MonkeyPatch, lengths: list[int], dtype: torch.dtype, causal: bool, tiles: bool
 ) -> None:
-    monkeypatch.setattr(packing, "_has_tiles", lambda: tiles)
+    monkeypatch.setattr(packing, "_has_amx", lambda: tiles)
     _, mask = batch(lengths)
     made_ = packing.Batch(lengths, mask)
     torch.manual_seed(4)
@@ -141,8 +141,8 @@ def test_attention_is_that_of_each_input_alone(
 def test_attention_takes_the_plain_way(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Nothing that an architecture says of its attention stands in the way, which would cost time and fail no test."""
     model, ways = made(kind), []
-    plainly = packing._plainly
-    monkeypatch.setattr(packing, "_plainly", lambda *given: ways.append(1) or plainly(*given))
+    plainly = packing._plain_attention
+    monkeypatch.setattr(packing, "_plain_attention", lambda *given: ways.append(1) or plainly(*given))
     packing.prepare(model)
     packed(model, [31, 3, 2])
     assert ways

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import safetensors.torch
 import torch
 
-from functions.engines.checkpoint import limits
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.transformers import device, plan, precision
 from functions.engines.transformers.options import TransformersOptions
@@ -114,7 +112,7 @@ def test_precision(
     stored: str | None,
     dtype: torch.dtype,
 ) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: bf16)
     found = precision.choose(quantization, torch.device(kind), stored)
     assert found.dtype == dtype
     assert found.stated is (quantization is not None)
@@ -126,7 +124,7 @@ def test_precision(
 
 @pytest.mark.parametrize("bf16", [True, False])
 def test_int8_is_served_on_the_cpu_and_checked(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
-    monkeypatch.setattr(precision, "computes_bf16", lambda: bf16)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: bf16)
     found = precision.choose("INT8", torch.device("cpu"), "bfloat16")
     assert (found.name, found.int8, found.stated, found.checked) == ("int8", True, True, True)
     assert found.dtype == found.first == torch.float32
@@ -162,7 +160,7 @@ def test_processors_that_compute_bf16(
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
-    assert precision.computes_bf16() is expected
+    assert precision.has_native_bf16() is expected
 
 
 def ram(path: Path, **manifest: Any) -> int:
@@ -175,7 +173,7 @@ def test_what_is_checked_is_planned_with_its_weights_in_fp32(minilm: Path, monke
         assert found.detail["dtype"] == quantization
         assert found.bytes["ram"] > 90_856_960
         assert found.detail["weights"] < 90_856_960
-    monkeypatch.setattr(precision, "computes_bf16", lambda: True)
+    monkeypatch.setattr(precision, "has_native_bf16", lambda: True)
     found = plan.encoder(load(minilm), TransformersOptions(), Folder(minilm), 256)
     assert found.detail["dtype"] == "bf16"
     assert "fp32 if the model does not survive it" in found.notes[0]
@@ -199,106 +197,6 @@ def test_batches_side_by_side_take_more(minilm: Path) -> None:
         for threads in (1, 2)
     )
     assert two.detail["activations"] == 2 * one.detail["activations"]
-
-
-@pytest.mark.parametrize(
-    ("config", "tokens"),
-    [
-        ({"model_type": "bert", "max_position_embeddings": 512}, 512),
-        ({"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
-        ({"model_type": "xlm-roberta", "max_position_embeddings": 8194, "pad_token_id": 1}, 8192),
-        ({"model_type": "roberta", "max_position_embeddings": 514}, 512),
-        ({"model_type": "mpnet", "max_position_embeddings": 514, "pad_token_id": 1}, 512),
-        ({"model_type": "gpt2", "n_positions": 1024}, 1024),
-        ({"model_type": "t5", "n_positions": 512}, None),
-        ({}, None),
-    ],
-)
-def test_positions(config: dict[str, Any], tokens: int | None) -> None:
-    assert limits.positions(config) == tokens
-
-
-@pytest.mark.parametrize(
-    ("tokenizer", "context", "other", "tokens", "whose"),
-    [
-        ({}, "auto", None, 512, "positions"),
-        ({"model_max_length": 128}, "auto", None, 128, "tokenizer_config.json"),
-        ({"model_max_length": 10**30}, "auto", None, 512, "positions"),
-        ({}, "auto", 256, 256, "own files"),
-        ({}, 64, 256, 64, "manifest"),
-        ({}, 512, None, 512, "manifest"),
-    ],
-)
-def test_longest(tokenizer: dict[str, Any], context: Any, other: int | None, tokens: int, whose: str) -> None:
-    config = {"model_type": "bert", "max_position_embeddings": 512}
-    found, why = limits.longest(config, tokenizer, context, other)
-    assert found == tokens
-    assert whose in why
-
-
-@pytest.mark.parametrize(
-    ("config", "tokenizer", "other", "said"),
-    [
-        ({"max_position_embeddings": 512}, {}, None, r"512 tokens \(the model's positions, max_position_embeddings in"),
-        ({"model_type": "roberta", "max_position_embeddings": 514}, {}, None, "512 tokens"),
-        ({"n_positions": 300}, {}, None, "300 tokens .*n_positions in config.json"),
-        ({"max_position_embeddings": 512}, {}, 256, "256 tokens .*max_seq_length in sentence_bert_config.json"),
-        ({"max_position_embeddings": 512}, {"model_max_length": 128}, None, "128 tokens .*in tokenizer_config.json"),
-        ({"model_type": "t5"}, {"model_max_length": 512}, None, "512 tokens .*tokenizer_config.json"),
-    ],
-)
-def test_a_context_beyond_the_model_is_refused(
-    config: dict[str, Any], tokenizer: dict[str, Any], other: int | None, said: str
-) -> None:
-    with pytest.raises(ManifestError, match=f"context is 513, but the model takes at most {said}") as caught:
-        limits.longest(config, tokenizer, 513, other)
-    assert (caught.value.key, caught.value.param) == ("context", "context")
-
-
-def test_no_bound_at_all_is_refused() -> None:
-    with pytest.raises(LoadFailed, match="set `context`"):
-        limits.longest({"model_type": "t5"}, {}, "auto", None)
-    assert limits.longest({"model_type": "t5"}, {}, 300, None)[0] == 300
-
-
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({}, "model.safetensors is missing"),
-        ({"pytorch_model.bin": b"x"}, "pytorch_model.bin is a pickle"),
-        ({"model.safetensors": b""}, "not a safetensors file"),
-        ({"model.safetensors": b"version https://git-lfs.github.com/spec/v1"}, "not a safetensors file"),
-        ({"model.safetensors": (2).to_bytes(8, "little") + b"[]"}, "broken safetensors header"),
-        ({"model.safetensors": (9).to_bytes(8, "little") + b'{"a": 1 }'}, "broken safetensors header"),
-        ({"model.safetensors.index.json": b'{"weight_map": {"a": "one", "b": "two"}}', "one": b""}, "missing: two"),
-        ({"model.safetensors.index.json": b'{"weight_map": {}}'}, "none named"),
-    ],
-)
-def test_weights_that_are_not_there(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(LoadFailed, match=re.escape(said)):
-        Folder(tmp_path).weights(4)
-
-
-def test_only_floats_change_their_size(tmp_path: Path) -> None:
-    tensors = {"a": torch.zeros(10), "b": torch.zeros(10, dtype=torch.int64), "c": torch.zeros(10, dtype=torch.float16)}
-    safetensors.torch.save_file(tensors, tmp_path / "model.safetensors")
-    assert Folder(tmp_path).weights(4) == 40 + 80 + 40
-    assert Folder(tmp_path).weights(2) == 20 + 80 + 20
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").touch()
-    with pytest.raises(LoadFailed, match="takes a folder"):
-        Folder(tmp_path / "model.safetensors")
-
-
-def test_links_do_not_lead_outside(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "out").symlink_to(tmp_path)
-    with pytest.raises(LoadFailed, match="outside"):
-        Folder(tmp_path / "model").inside("out")
 
 
 def test_every_option_is_documented_and_has_a_default() -> None:
