@@ -45,7 +45,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "e2e with real models" if file.endswith(REAL_MODELS) and "/e2e/" in file else file
+            return (
+                "real models" if "tests/examples/" in file or (file.endswith(REAL_MODELS) and "/e2e/" in file) else file
+            )
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 

@@ -21,6 +21,6 @@ async def test_a_server_that_listens_late_is_told_all_the_same(monkeypatch):
 
     monkeypatch.setattr(asyncio, "open_connection", connect)
     monkeypatch.setattr(asyncio, "sleep", lambda _: sleep(0))
-    await serve._tell(told.append, "0.0.0.0", 80)
+    await serve._announce(told.append, "0.0.0.0", 80)
     assert told == ["http://127.0.0.1:80"]
     assert set(tried) == {("127.0.0.1", 80)}

@@ -123,7 +123,7 @@ class NextTokenScorer:
 
     def _behind(self, prompt: CachedPrompt, items: Sequence[NextTokenItem]) -> list[float]:
         """Compute the inputs after a prefix that all of them share, within the limit on the keys that a batch reads."""
-        state = self._prompts.state(prompt, self._begin)
+        state = self._prompts.state(prompt, self._prefill)
         most = max(1, self._reach // (len(prompt.tokens) + max(len(item.ids) for item in items)))
         found: list[float] = []
         for begin in range(0, len(items), most):
@@ -137,7 +137,7 @@ class NextTokenScorer:
         rows = [[*item.prompt.tokens, *item.ids.tolist()] for item in items]
         return self._last(rows, torch.ones((len(rows), 0), dtype=torch.long), {"use_cache": False})
 
-    def _begin(self, ids: list[int]) -> State:
+    def _prefill(self, ids: list[int]) -> State:
         cache = DynamicCache(config=self._model.config)
         given = {self._word: cache, "use_cache": True}
         self._decoder(input_ids=torch.tensor([ids], device=self._device), **given)

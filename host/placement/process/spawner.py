@@ -98,7 +98,7 @@ class Spawner(asyncio.Protocol):
         socket_, host = str(theirs.fileno()), str(os.getpid())
         try:
             self._process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own module; starting it takes a millisecond
-                [sys.executable, "-m", "host.worker.forkserver", socket_, host, *self.preload],
+                [sys.executable, "-P", "-m", "host.worker.forkserver", socket_, host, *self.preload],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=write,

@@ -60,7 +60,7 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
     whole = await ask(opener(file(tmp_path, LABELS), engine="llama"), long)
     monkeypatch.setattr(split_points, "PART", 60)
     made = opener(tmp_path / "model.gguf", engine="llama")
-    place = await made._predictor._tokenizer._tokenizer._places()
+    place = await made._predictor._tokenizer._tokenizer._split_pattern()
     assert place is not None
     assert len(list(split_points.parts(long, place))) > 15
     assert await ask(made, long) == whole

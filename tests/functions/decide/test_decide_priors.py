@@ -45,7 +45,7 @@ def model() -> Model:
 
 @pytest.fixture
 def priors(model: Model, monkeypatch: pytest.MonkeyPatch) -> Priors:
-    monkeypatch.setattr(module, "_MOST", 3)
+    monkeypatch.setattr(module, "_SIZE", 3)
     asker = SimpleNamespace(without_input=lambda asks, check: ((), [one.words.model for one in asks]))
     return Priors(model, asker, Threads())  # type: ignore[arg-type]
 

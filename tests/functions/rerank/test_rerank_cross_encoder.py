@@ -166,7 +166,7 @@ async def test_too_long_is_refused_cut_or_read_in_pieces(opener: Opener, tmp_pat
     assert caught.value.param == "documents[1]" and caught.value.extra == {"n_prompt_tokens": 101, "n_ctx": 64}
     cut = await ask(instance, QUERY, ["stone", LONG], truncate=True)
     shorter = await ask(instance, QUERY, ["stone", " ".join(words[:room])])
-    assert np.allclose(cut.scores, shorter.scores, atol=1e-6) and cut.truncated == [1] and shorter.cut == []
+    assert np.allclose(cut.scores, shorter.scores, atol=1e-6) and cut.truncated == [1] and shorter.truncated == []
     pieces = await ask(instance, QUERY, ["stone", LONG], max_chunks_per_doc=9)
     step = room - room // 8
     own = [" ".join(words[start : start + room]) for start in (0, step)]

@@ -480,5 +480,5 @@ def test_a_processor_that_lays_nothing_out_computes_all_the_same(
     load = loads.given("embeddings", tinymodels.tiny(tmp_path), quantization=quantization)
     made = TransformersEmbeddings.load(load, TransformersEmbeddings.plan(load), loads.ignore)
     assert made.info().detail["dtype"] == quantization
-    assert not any(type(module) is linear.PrepackedLinear for module in made._sides[""].model._encoder.model.modules())
+    assert not any(type(module) is linear.PrepackedLinear for module in made._routes[""].model._encoder.model.modules())
     made.close()
