@@ -22,7 +22,7 @@ class Model:
 
     async def score(self, prefix: Any, branches: list[str]) -> Any:
         self.asked.append(branches)
-        return SimpleNamespace(logs=[np.array([-1.0, -2.0])] * len(branches))
+        return SimpleNamespace(logprobs=[np.array([-1.0, -2.0])] * len(branches))
 
 
 class Threads:
@@ -33,8 +33,8 @@ class Threads:
 def ask(name: str, kind: str = "choice") -> Any:
     return SimpleNamespace(
         question=SimpleNamespace(type=kind),
-        words=SimpleNamespace(user="u", model=name),
-        events=SimpleNamespace(spellings=[(1,), (2,)], logs=lambda row: row),
+        prompt=SimpleNamespace(user="u", model=name),
+        spellings=SimpleNamespace(token_ids=[(1,), (2,)], answer_logprobs=lambda row: row),
     )
 
 
@@ -46,24 +46,24 @@ def model() -> Model:
 @pytest.fixture
 def priors(model: Model, monkeypatch: pytest.MonkeyPatch) -> Priors:
     monkeypatch.setattr(module, "_SIZE", 3)
-    asker = SimpleNamespace(without_input=lambda asks, check: ((), [one.words.model for one in asks]))
-    return Priors(model, asker, Threads())  # type: ignore[arg-type]
+    tokenizer = SimpleNamespace(tokenize_without_input=lambda asked, check: ((), [one.prompt.model for one in asked]))
+    return Priors(model, tokenizer, Threads())  # type: ignore[arg-type]
 
 
 async def test_a_question_is_computed_once(model: Model, priors: Priors) -> None:
-    assert await priors.of([ask("a"), ask("b"), ask("a")]) == [[-1.0, -2.0]] * 3
-    assert await priors.of([ask("b"), ask("c")]) == [[-1.0, -2.0]] * 2
+    assert await priors.get([ask("a"), ask("b"), ask("a")]) == [[-1.0, -2.0]] * 3
+    assert await priors.get([ask("b"), ask("c")]) == [[-1.0, -2.0]] * 2
     assert model.asked == [["a", "b"], ["c"]]
 
 
 async def test_those_asked_longest_ago_are_forgotten(model: Model, priors: Priors) -> None:
     for name in "abcad":
-        await priors.of([ask(name)])
+        await priors.get([ask(name)])
     assert model.asked == [["a"], ["b"], ["c"], ["d"]]
-    await priors.of([ask("a"), ask("c"), ask("d"), ask("b")])
+    await priors.get([ask("a"), ask("c"), ask("d"), ask("b")])
     assert model.asked[4:] == [["b"]]
 
 
 async def test_a_predicate_has_no_prior(model: Model, priors: Priors) -> None:
-    assert await priors.of([ask("a", "predicate")]) == [None]
+    assert await priors.get([ask("a", "predicate")]) == [None]
     assert model.asked == []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 BURST = 0.5
 """Maximum seconds of prefill in one step: short prompts that arrive together are computed together."""
-STEADY = 0.1
+STEADY = 0.02
 """Maximum seconds of it for prompts that do not fit into the step, while other sequences generate."""
 _MIN_TOKENS = 16
 _UNKNOWN = 1 / 512
