@@ -13,7 +13,7 @@ from litestar.openapi import OpenAPIConfig
 
 from host import __version__
 from host.function import Host
-from host.http import origin
+from host.http import origin_check
 from host.http.direct_route import DirectRoutes
 from host.http.errors import exception_handlers
 from host.http.middleware import RequestScope
@@ -91,6 +91,6 @@ def litestar(runtime: Runtime) -> Litestar:
         ),
         request_max_body_size=runtime.settings.max_body,
         cors_config=_cors(runtime.settings.cors),
-        before_request=origin.guard(runtime.settings.cors),
+        before_request=origin_check.guard(runtime.settings.cors),
         logging_config=None,
     )

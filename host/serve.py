@@ -16,7 +16,7 @@ from host import app
 from host.errors import ColdframeError
 from host.request_log import LOG
 from host.runtime import Runtime
-from host.worker.garbage import collect_seldom
+from host.worker.garbage_collection import collect_seldom
 
 if TYPE_CHECKING:
     from granian.server.embed import Server

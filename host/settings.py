@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import msgspec
 
 from host import machine
+from host.byte_size import size
 from host.errors import ManifestError
 from host.manifest import expectation
 from host.manifest.duration import seconds
-from host.size import size
 
 T = TypeVar("T")
 MEMORY_SHARE = 0.9

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.chat.api import ChatEvent, ChatRequest
-from functions.chat.checks import check
+from functions.chat.request_checks import check
 from host.function import Operation
 
 CHAT: Operation[ChatRequest, ChatEvent] = Operation(

@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 
 from functions.chat.api import ChatRequest
 from functions.chat.operations import CHAT
-from functions.chat.render import ChunkRenderer, Completion, completion
+from functions.chat.response import ChunkRenderer, Completion, completion
 from host.http import HostDependency
 from host.http.response import JsonResponse
 from host.http.sse import EventStream

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from functions.classify.api import LABELS_MAX, TEXTS_MAX, ClassifyRequest, ModerationRequest
-from host.checks import check_choice, check_count, check_range, check_text, item_params, json_type, set_field
 from host.errors import InvalidRequest
+from host.request_checks import check_choice, check_count, check_range, check_text, item_params, json_type, set_field
 
 FIELDS = ("input", "texts", "inputs")
 WINDOWS = ("mean", "max", "first", "off")

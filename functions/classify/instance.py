@@ -10,20 +10,20 @@ import msgspec
 
 from functions.classify import option_checks
 from functions.classify.api import ClassifyAnswer, ClassifyRequest, ModerationAnswer, ModerationRequest
-from functions.classify.categories import nearest
 from functions.classify.inputs import Input, Pair, input_field, moderation_texts, parse_inputs, parse_labels
 from functions.classify.moderation import ModerationMapper
+from functions.classify.openai_categories import nearest
 from functions.classify.options import ClassifyOptions, Windows
 from functions.classify.predictor import Predictor
 from functions.classify.read_options import ReadOptions
 from functions.classify.scores import ActivationFunction, resolve_activation
-from functions.classify.selection import Predictions, classifications, thresholds
+from functions.classify.top_labels import Predictions, classifications, thresholds
 from functions.engines.batching import length_guard
 from functions.engines.batching.classifier import ClassifierModel
 from functions.engines.batching.classifier_instance import ClassifierInstance
-from host.checks import item_params
 from host.errors import InvalidRequest, UnsupportedParameter
 from host.function import Load, Usage
+from host.request_checks import item_params
 
 _SCORES_MAX = 1 << 18
 """Scores in one answer: texts times labels."""

@@ -14,8 +14,8 @@ import numpy as np
 from functions.classify.instance import ClassifyInstance
 from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Encoding, Ids, Item, PairFrame
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.pooled import classifier_head
 from functions.engines.llama.pooled import plan as planning
 from functions.engines.llama.pooled.model import PooledModel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from functions.classify.api import Moderation
-from functions.classify.categories import CATEGORIES
+from functions.classify.openai_categories import CATEGORIES
 from functions.classify.options import Rule, Table, categories
-from functions.classify.selection import Predictions
+from functions.classify.top_labels import Predictions
 
 _HALF = 0.5
 

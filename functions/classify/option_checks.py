@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from functions.classify import zeroshot
-from functions.classify.categories import nearest
+from functions.classify.openai_categories import nearest
 from functions.classify.options import ClassifyOptions, check_labels
 from functions.classify.predictor import Predictor
 from functions.classify.read_options import no_room_message

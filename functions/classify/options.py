@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from functions.classify.categories import CATEGORIES, nearest
+from functions.classify.openai_categories import CATEGORIES, nearest
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Label = Annotated[str, msgspec.Meta(min_length=1)]

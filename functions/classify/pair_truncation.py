@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functions.engines.batching.windows import windows
+from functions.engines.batching.token_windows import windows
 
 Span = tuple[int, int]
 """First token and end."""

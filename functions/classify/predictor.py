@@ -11,8 +11,8 @@ from functions.classify import zeroshot
 from functions.classify.inputs import Input
 from functions.classify.read_options import ReadOptions
 from functions.classify.scores import ActivationFunction, Aggregation, aggregate_windows, apply_activation
-from functions.classify.selection import Predictions
 from functions.classify.tokenize import TokenizedInput, WindowTokenizer
+from functions.classify.top_labels import Predictions
 from functions.engines.batching.classifier import ClassifierModel, Logits
 from functions.engines.batching.item import PairFrame
 from host.errors import NotFinite

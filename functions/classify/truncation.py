@@ -9,7 +9,7 @@ from functions.classify.inputs import Pair
 from functions.classify.pair_truncation import Span
 from functions.classify.read_options import ReadOptions, pair_too_long
 from functions.engines.batching.chunked_tokenizer import Tokens
-from functions.engines.batching.windows import windows
+from functions.engines.batching.token_windows import windows
 from host.errors import InvalidRequest
 
 _NONE = (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from functions.decide.answer_spellings import logsumexp, softmax
 from functions.decide.api import (
     Answer,
     ChoiceAnswer,
@@ -15,7 +16,6 @@ from functions.decide.api import (
     ScoreAnswer,
     ScoreProbability,
 )
-from functions.decide.spellings import logsumexp, softmax
 from functions.decide.texts import answer_values
 
 

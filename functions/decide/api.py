@@ -47,7 +47,7 @@ class ChoiceSpec(msgspec.Struct, kw_only=True, frozen=True):
     """One of the answers to choose from."""
 
     value: Annotated[Any, msgspec.Meta(description="A text, true or false.")]
-    """A `Value`; its type is checked in `functions.decide.checks`, since declared here a 0 would become `False`."""
+    """A `Value`; its type is checked in `functions.decide.request_checks`: declared here, a 0 would become `False`."""
     description: str | None = None
 
 

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from functions.decide.answer_spellings import logsumexp
 from functions.decide.api import Question
-from functions.decide.spellings import logsumexp
 from functions.decide.texts import answer_values, content_text, value_text
 
 _SEPARATORS = re.compile(r"[\s_]|-(?!\d)|(?<=\w)-")

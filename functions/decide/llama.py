@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from functions.decide.answer_priors import Priors
 from functions.decide.answers import build_answer, total_probability
 from functions.decide.api import Answer, DecisionRequest, Decisions, Question, RefusalAnswer
 from functions.decide.options import DecideOptions
-from functions.decide.priors import Priors
 from functions.decide.question_tokens import QuestionTokenizer
 from functions.decide.tokenizer_pool import TokenizerPool
 from functions.engines.chat_template import ChatTemplate, TemplateError

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from functions.decide.api import DecisionRequest, InputItem
-from functions.decide.checks import CALLS, OUTPUTS
+from functions.decide.request_checks import CALLS, OUTPUTS
 from functions.decide.texts import content_text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.decide.api import DecisionRequest, Decisions
-from functions.decide.checks import check
+from functions.decide.request_checks import check
 from host.function import Operation
 
 DECIDE: Operation[DecisionRequest, Decisions] = Operation(

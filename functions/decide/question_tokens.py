@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
+from functions.decide.answer_spellings import AnswerSpellings, Ids
 from functions.decide.api import DecisionRequest, Question
 from functions.decide.messages import ChatMessage, to_messages
 from functions.decide.options import DecideOptions
 from functions.decide.prompt import QuestionPrompt, fill_prompt, question_prompt
 from functions.decide.prompt_tokens import ConversationTokens
-from functions.decide.spellings import AnswerSpellings, Ids
 from functions.decide.texts import answer_values, question_text, value_texts
 from functions.decide.tokenizer_pool import CheckCancelled
 from functions.engines.batching import length_guard

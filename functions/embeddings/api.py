@@ -175,7 +175,7 @@ class EmbeddingUsage(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class EmbeddingList(msgspec.Struct, kw_only=True, frozen=True):
-    """The body of the response, as `functions.embeddings.render` writes it."""
+    """The body of the response, as `functions.embeddings.response` writes it."""
 
     object: Literal["list"] = "list"
     model: str

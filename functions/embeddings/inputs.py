@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from functions.embeddings import content_parts, dialects, output_format
+from functions.embeddings import content_parts, output_format, request_dialects
 from functions.embeddings.api import INPUTS_MAX, EmbeddingsRequest
 from functions.embeddings.content_parts import Image
-from host.checks import check_choice, check_count, check_range, check_text, item_params, json_type
 from host.errors import InvalidRequest, UnsupportedParameter
+from host.request_checks import check_choice, check_count, check_range, check_text, item_params, json_type
 
 QUERY = ("query", "search_query")
 DOCUMENT = ("document", "search_document", "passage")
@@ -25,7 +25,7 @@ Input = str | list[int] | Image
 def check(request: EmbeddingsRequest) -> None:
     """Raise `InvalidRequest` for a request that no model could answer."""
     _check_inputs(request.input)
-    dialects.check(request)
+    request_dialects.check(request)
     output_format.is_base64(request)
     types = output_format.embedding_types(request)
     size = "dimensions" if request.output_dimension is None else "output_dimension"

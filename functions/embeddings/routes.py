@@ -9,7 +9,7 @@ from litestar.params import JSONBody
 from functions.embeddings import output_format
 from functions.embeddings.api import EmbeddingList, EmbeddingsRequest
 from functions.embeddings.operations import EMBED
-from functions.embeddings.render import render
+from functions.embeddings.response import render
 from host.http import HostDependency
 from host.http.response import JsonResponse
 

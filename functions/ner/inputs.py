@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functions.ner.api import TEXTS_MAX, NerRequest
 from functions.ner.redaction import template_error
-from host.checks import check_choice, check_count, check_range, item_params, json_type, set_field
 from host.errors import InvalidRequest
+from host.request_checks import check_choice, check_count, check_range, item_params, json_type, set_field
 
 FIELDS = ("input", "texts")
 STRATEGIES = ("simple", "first", "average", "max")

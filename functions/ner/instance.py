@@ -14,6 +14,7 @@ import numpy as np
 from functions.engines.batching.classifier import ClassifierModel, HeadKind, Logits
 from functions.engines.batching.classifier_instance import ClassifierInstance
 from functions.engines.batching.item import Encoding, Item
+from functions.ner.aggregation import word_labels
 from functions.ner.api import Entity, NerAnswer, NerRequest, TextEntities
 from functions.ner.inputs import input_field, parse_texts
 from functions.ner.offsets import convert_offsets
@@ -21,14 +22,13 @@ from functions.ner.options import NerOptions
 from functions.ner.redaction import Redaction, redacted
 from functions.ner.request_options import ResolvedOptions, default_overlap, resolve_options
 from functions.ner.spans import char_span, group_entities
-from functions.ner.strategies import word_labels
 from functions.ner.tags import TagScheme
 from functions.ner.tokenize import GroupTokenizer, NamedText
 from functions.ner.windows import Window, merge_windows, windows
 from functions.ner.words import Words, words
-from host.checks import item_params
 from host.errors import InvalidRequest, LoadFailed, NotFinite
 from host.function import Load, Plan, Usage
+from host.request_checks import item_params
 
 A = TypeVar("A")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from functions.ner.aggregation import Strategy
 from functions.ner.api import NerRequest
 from functions.ner.options import NerOptions
-from functions.ner.strategies import Strategy
 from functions.ner.tags import TagScheme
 from host.errors import InvalidRequest
 

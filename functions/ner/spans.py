@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from functions.ner.strategies import WordLabels
+from functions.ner.aggregation import WordLabels
 from functions.ner.tags import TagScheme
 from functions.ner.words import Words
 

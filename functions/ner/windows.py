@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from functions.ner.strategies import Floats, Integers
+from functions.ner.aggregation import Floats, Integers
 
 Window = tuple[int, int]
 """The first token and the one after the last."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Encoding
-from functions.engines.batching.unicode import JOINER, extends, trimmed
+from functions.engines.batching.text_boundaries import JOINER, extends, trimmed
 
 Places = npt.NDArray[np.int64]
 Rule = Literal["auto", "spaces"]

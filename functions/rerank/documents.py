@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from host.checks import json_type
 from host.errors import InvalidRequest
+from host.request_checks import json_type
 
 _DEFAULT = ("text",)
 

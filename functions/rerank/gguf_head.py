@@ -10,7 +10,7 @@ from typing import Any
 from functions.engines.batching.classifier import Logits
 from functions.engines.batching.item import Item
 from functions.engines.llama.model import gguf
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.pooled import classifier_head
 from functions.engines.llama.pooled.model import PooledModel
 from functions.engines.llama.pooled.tokenizer import GgufTokenizer

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from functions.rerank import selftest
+from functions.rerank import self_test
 from functions.rerank.api import RerankRequest, Scores
 from functions.rerank.options import RerankOptions
 from functions.rerank.ranking import rank
@@ -43,7 +43,7 @@ class RerankInstance(Instance):
         options = load.task_options(RerankOptions)
         if options.self_test:
             try:
-                asyncio.run(selftest.run(scorer, options))
+                asyncio.run(self_test.run(scorer, options))
             except BaseException:
                 scorer.close()
                 raise

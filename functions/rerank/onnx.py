@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functions.engines.onnx.classifier import OnnxClassifierModel
 from functions.engines.onnx.files import OnnxFiles
-from functions.rerank.factory import create_scorer
 from functions.rerank.instance import RerankInstance, with_method
 from functions.rerank.options import RerankOptions
 from functions.rerank.scorer import Scorer
+from functions.rerank.scorer_factory import create_scorer
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress
 

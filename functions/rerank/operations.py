@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functions.rerank.api import RerankRequest, Scores
-from functions.rerank.request import check
+from functions.rerank.request_dialects import check
 from host.function import Operation
 
 RERANK: Operation[RerankRequest, Scores] = Operation(

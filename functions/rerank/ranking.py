@@ -6,7 +6,7 @@ import msgspec
 
 from functions.engines.batching import length_guard
 from functions.engines.batching.item import Ids
-from functions.engines.batching.windows import windows
+from functions.engines.batching.token_windows import windows
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest, Scores
 from functions.rerank.options import RerankOptions
 from functions.rerank.scorer import RelevanceScore, Scorer, TokenizedRequest

@@ -9,8 +9,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
 from functions.rerank.operations import RERANK
-from functions.rerank.render import RerankAnswer, render
-from functions.rerank.request import RerankBody, to_request
+from functions.rerank.request_dialects import RerankBody, to_request
+from functions.rerank.response import RerankAnswer, render
 from host.http import HostDependency
 from host.http.response import JsonResponse
 

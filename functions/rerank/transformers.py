@@ -15,12 +15,12 @@ from functions.engines.transformers.options import TransformersOptions
 from functions.engines.transformers.sentence.model import SentenceModel
 from functions.rerank import reranker_config, score_mapping
 from functions.rerank.cosine import CosineScorer
-from functions.rerank.factory import create_prompt, create_scorer
 from functions.rerank.instance import Method, RerankInstance, with_method
 from functions.rerank.options import RerankOptions
 from functions.rerank.prompt import resolve_template
 from functions.rerank.reranker_config import RerankerConfig
 from functions.rerank.scorer import Scorer
+from functions.rerank.scorer_factory import create_prompt, create_scorer
 from functions.rerank.yes_no import YesNoScorer, single_token_id
 from host.errors import LoadFailed
 from host.function import Load, Plan, Progress

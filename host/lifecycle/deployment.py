@@ -25,9 +25,9 @@ from host.errors import (
 from host.events import Event, State
 from host.function import Function, Plan
 from host.lifecycle.cooldown import Cooldown
+from host.lifecycle.instance_startup import RETRYING, WAITING_FOR_MEMORY, HostServices, Running, Startup
 from host.lifecycle.queue import Queue
 from host.lifecycle.record import Record
-from host.lifecycle.startup import RETRYING, WAITING_FOR_MEMORY, HostServices, Running, Startup
 from host.lifecycle.status import Status
 from host.manifest import Manifest
 from host.placement.handle import WorkerHandle

@@ -19,7 +19,7 @@ from host.events import Event, State
 from host.http import sse
 from host.lifecycle.deployment import Superseded
 from host.lifecycle.status import Status
-from host.routes.dependency import RuntimeDependency
+from host.routes.runtime_dependency import RuntimeDependency
 from host.runtime import Runtime
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}

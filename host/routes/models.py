@@ -11,7 +11,7 @@ from litestar.params import FromPath
 
 from host.events import State
 from host.lifecycle.deployment import Deployment
-from host.routes.dependency import RuntimeDependency
+from host.routes.runtime_dependency import RuntimeDependency
 
 _STARTED = int(time.time())
 _STATUS = {State.READY: "loaded", State.PLANNING: "loading", State.LOADING: "loading", State.FAILED: "failed"}

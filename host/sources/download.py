@@ -19,7 +19,7 @@ from typing import Protocol, Self
 from host.errors import DiskFull, HubUnreachable, SourceError
 from host.function import Progress
 from host.sources.cache import Entry, Listing, Repository
-from host.sources.remote import Hub
+from host.sources.hub_client import Hub
 
 MARGIN = 128 << 20
 """Bytes of the disk that a download leaves free."""

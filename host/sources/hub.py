@@ -43,7 +43,7 @@ class HubSource(Source):
         if cache.offline():
             return _offline(repository, revision, request, wanted)
         from host.sources.download import Download
-        from host.sources.remote import Hub
+        from host.sources.hub_client import Hub
 
         hub = Hub()
         try:

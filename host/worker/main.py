@@ -39,7 +39,7 @@ from host.wire import (
     encoder,
 )
 from host.worker.calls import Calls
-from host.worker.garbage import collect_seldom
+from host.worker.garbage_collection import collect_seldom
 
 
 def run(sock: socket.socket) -> int:

@@ -4,7 +4,7 @@ import classifiers
 import openai
 import pytest
 
-from functions.classify.categories import CATEGORIES
+from functions.classify.openai_categories import CATEGORIES
 
 pytestmark = pytest.mark.slow
 

@@ -138,21 +138,21 @@ HOST = [
     ),
     Fault(
         "startup: an abandoned instance lives on",
-        "host/lifecycle/startup.py",
+        "host/lifecycle/instance_startup.py",
         "        await link.stop(ABANDON_GRACE)\n",
         "",
         LIFE,
     ),
     Fault(
         "startup: a second attempt with as much memory",
-        "host/lifecycle/startup.py",
+        "host/lifecycle/instance_startup.py",
         "return await self._attempt(path, engine, 1)",
         "return await self._attempt(path, engine, 0)",
         (*LIFE, "tests/functions/chat/test_chat_worker.py"),
     ),
     Fault(
         "startup: a load that moves is given up",
-        "host/lifecycle/startup.py",
+        "host/lifecycle/instance_startup.py",
         "if not self._moved.is_set():",
         "if self._moved.is_set():",
         LIFE,
@@ -227,7 +227,7 @@ HOST = [
         '"m": 6.0',
         ("tests/host/manifest",),
     ),
-    Fault("size: KB is KiB", "host/size.py", '"KB": 10**3', '"KB": 2**10', ("tests/host/test_size.py",)),
+    Fault("size: KB is KiB", "host/byte_size.py", '"KB": 10**3', '"KB": 2**10', ("tests/host/test_byte_size.py",)),
     Fault(
         "http errors: retry-after of half a second is 0",
         "host/http/errors.py",
@@ -265,7 +265,7 @@ HOST = [
     ),
     Fault(
         "origin: pages of any site may ask",
-        "host/http/origin.py",
+        "host/http/origin_check.py",
         'return same and (name == "localhost" or _is_address(name))',
         "return same",
         ("tests/e2e/test_clients.py",),
@@ -289,17 +289,17 @@ HOST = [
 FUNCTIONS = [
     Fault(
         "chat: a conversation without messages is answered",
-        "functions/chat/checks.py",
+        "functions/chat/request_checks.py",
         "    if not request.messages:",
         "    if request.messages is None:",
-        ("tests/functions/chat/test_chat_checks.py",),
+        ("tests/functions/chat/test_chat_request_checks.py",),
     ),
     Fault(
         "chat: what is not served is ignored",
-        "functions/chat/checks.py",
+        "functions/chat/request_checks.py",
         "if is_set:",
         "if is_set and not value:",
-        ("tests/functions/chat/test_chat_checks.py",),
+        ("tests/functions/chat/test_chat_request_checks.py",),
     ),
     Fault(
         "embeddings: vectors of any size",
@@ -352,7 +352,7 @@ FUNCTIONS = [
     ),
     Fault(
         "classify: a score of exactly the threshold does not reach it",
-        "functions/classify/selection.py",
+        "functions/classify/top_labels.py",
         "reached = predictions.scores >= least",
         "reached = predictions.scores > least",
         ("tests/functions/classify",),
@@ -401,10 +401,10 @@ FUNCTIONS = [
     ),
     Fault(
         "decide: one prior more than the bound is kept",
-        "functions/decide/priors.py",
+        "functions/decide/answer_priors.py",
         "        while len(self._cache) > _SIZE:",
         "        while len(self._cache) > _SIZE + 1:",
-        ("tests/functions/decide/test_decide_priors.py",),
+        ("tests/functions/decide/test_decide_answer_priors.py",),
     ),
 ]
 
@@ -485,7 +485,7 @@ ENGINES = [
     ),
     Fault(
         "llama prefix cache: files are not checked",
-        "functions/engines/llama/prefix_cache/prefix_store.py",
+        "functions/engines/llama/prefix_cache/disk_store.py",
         "return bool(_END.unpack(file.read(_END.size))[0] == digest)",
         "return bool(_END.unpack(file.read(_END.size))[0] and digest)",
         (f"{LLAMA}/prefix_cache/test_llama_persistence.py",),
@@ -555,7 +555,7 @@ ENGINES = [
     ),
     Fault(
         "checkpoint: RoBERTa has 514 positions",
-        "functions/engines/checkpoint/limits.py",
+        "functions/engines/checkpoint/max_length.py",
         "    if kind not in _OFFSET:",
         "    if kind not in ():",
         (TORCH, "tests/functions/engines/checkpoint"),

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from functions.engines.batching import split_points
+from functions.engines.batching import text_split_points
 from functions.engines.batching.item import Encoding, Ids
 
 _BATCH_CHARS = 1 << 16
@@ -56,17 +56,17 @@ class ChunkedTokenizer:
         Cancelling stops after the current part.
         """
         for batch in _batches(texts):
-            if len(batch[0]) > split_points.PART:
+            if len(batch[0]) > text_split_points.PART:
                 yield await self._encode_long(batch[0], most)
                 continue
             for tokens in await self._encode(batch):
                 yield tokens
 
     async def _encode_long(self, text: str, most: int) -> Tokens:
-        spans: list[split_points.Span] = []
+        spans: list[text_split_points.Span] = []
         read: list[Tokens] = []
         count = 0
-        for begin, end in split_points.parts(text, await self._split_pattern()):
+        for begin, end in text_split_points.parts(text, await self._split_pattern()):
             spans.append((begin, end))
             read += await self._encode([text[begin:end]])
             count += len(read[-1].ids)
@@ -77,9 +77,9 @@ class ChunkedTokenizer:
     async def _split_pattern(self) -> re.Pattern[str] | None:
         """Return the pattern of places where texts may be cut; it is determined at the first call."""
         if not self._probed:
-            samples = split_points.samples()
-            read = await self._encode(split_points.texts(samples))
-            self._pattern = await asyncio.to_thread(split_points.places, samples, read)
+            samples = text_split_points.samples()
+            read = await self._encode(text_split_points.texts(samples))
+            self._pattern = await asyncio.to_thread(text_split_points.places, samples, read)
             self._probed = True
         return self._pattern
 
@@ -92,7 +92,7 @@ class ChunkedTokenizer:
         return [Tokens(ids[begin : len(ids) - behind], no_offsets, no_offsets[:, 0]) for ids in found]
 
 
-def _concatenate(spans: Sequence[split_points.Span], read: Sequence[Tokens], *, whole: bool) -> Tokens:
+def _concatenate(spans: Sequence[text_split_points.Span], read: Sequence[Tokens], *, whole: bool) -> Tokens:
     """Concatenate the tokens of a text's parts, with spans and word numbers relative to the text."""
     words: list[Ids] = []
     above = 0
@@ -114,7 +114,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
     count = 0
     for text in texts:
         size = len(text)
-        if batch and (max(size, len(batch[0])) > split_points.PART or count + size > _BATCH_CHARS):
+        if batch and (max(size, len(batch[0])) > text_split_points.PART or count + size > _BATCH_CHARS):
             yield batch
             batch, count = [], 0
         batch.append(text)

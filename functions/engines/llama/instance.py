@@ -7,7 +7,7 @@ from typing import Self
 
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.sampling import recommended
-from functions.engines.llama.factory import HOST_CACHE, build_decoder, make_speculator, with_host_cache
+from functions.engines.llama.decoder_factory import HOST_CACHE, build_decoder, make_speculator, with_host_cache
 from functions.engines.llama.memory import devices, plan
 from functions.engines.llama.model import adapters
 from functions.engines.llama.model.context import Context

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from host.size import size
+from host.byte_size import size
 
 Tokens = Annotated[int, msgspec.Meta(ge=1, le=65536)]
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from functions.engines.batching.item import Item
-from functions.engines.checkpoint import limits
+from functions.engines.checkpoint import max_length
 from functions.engines.onnx.files import OnnxFiles
-from functions.engines.onnx.library import is_out_of_memory, message_of, onnxruntime
+from functions.engines.onnx.native_library import is_out_of_memory, message_of, onnxruntime
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import InvalidRequest, LoadFailed, OutOfMemory
 from host.function import Load, Progress
@@ -114,7 +114,7 @@ def settings(options: OnnxOptions, threads: int) -> Any:
 
 def _first(config: Mapping[str, Any]) -> int:
     """Return the first position; RoBERTa and its kin have rows before it that no token uses."""
-    rows, used = config.get("max_position_embeddings"), limits.positions(config)
+    rows, used = config.get("max_position_embeddings"), max_length.positions(config)
     return rows - used if isinstance(rows, int) and used is not None else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from functions.engines.checkpoint import limits
+from functions.engines.checkpoint import max_length
 from functions.engines.onnx.files import OnnxFiles
 from functions.engines.onnx.options import OnnxOptions
 from host.errors import LoadFailed
@@ -54,7 +54,7 @@ def encoder(load: Load, options: OnnxOptions, files: OnnxFiles, *bounds: int | N
             param="device",
         )
     config = files.folder.config()
-    longest, bound = limits.longest(
+    longest, bound = max_length.longest(
         config, files.folder.mapping("tokenizer_config.json"), load.manifest.context, *bounds
     )
     graph, beside = files.sizes()

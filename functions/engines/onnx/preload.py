@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import tokenizers
 
-from functions.engines.onnx.library import onnxruntime
+from functions.engines.onnx.native_library import onnxruntime
 
 __all__ = ("onnxruntime", "tokenizers")

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from functions.engines.batching.item import Item
 from functions.engines.checkpoint.tokenizer import FastTokenizer
-from functions.engines.onnx.library import is_out_of_memory, message_of
+from functions.engines.onnx.native_library import is_out_of_memory, message_of
 from host.errors import LoadFailed, OutOfMemory
 
 R = TypeVar("R")

@@ -11,7 +11,7 @@ import torch
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.classifier import HeadKind, Logits
 from functions.engines.batching.item import Item, size
-from functions.engines.checkpoint import limits, tokenizer
+from functions.engines.checkpoint import max_length, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 from functions.engines.transformers import encoder as encoders
@@ -59,7 +59,9 @@ class TransformersClassifierModel:
     def plan(load: Load) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         options, folder = _read(load)
-        longest, bound = limits.longest(folder.config(), folder.mapping("tokenizer_config.json"), load.manifest.context)
+        longest, bound = max_length.longest(
+            folder.config(), folder.mapping("tokenizer_config.json"), load.manifest.context
+        )
         plan = planning.encoder(load, options, folder, longest)
         return msgspec.structs.replace(plan, notes=(*plan.notes, f"inputs of up to {longest} tokens ({bound})"))
 

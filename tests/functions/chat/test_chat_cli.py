@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
-from functions.chat.checks import check
 from functions.chat.cli import ChatCli
-from functions.chat.render import ChunkRenderer
+from functions.chat.request_checks import check
+from functions.chat.response import ChunkRenderer
 from host.function import Usage
 
 USAGE = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5)

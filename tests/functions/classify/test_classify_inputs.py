@@ -17,8 +17,8 @@ from functions.classify.inputs import (
     parse_inputs,
     parse_labels,
 )
-from host.checks import item_params
 from host.errors import InvalidRequest
+from host.request_checks import item_params
 
 
 def request(**fields: Any) -> ClassifyRequest:

@@ -17,7 +17,7 @@ from ggufs.bert import convert
 from ggufs.tiny import cross_encoder
 
 from functions.classify.api import ModerationRequest
-from functions.engines.batching import split_points
+from functions.engines.batching import text_split_points
 from host.errors import LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -58,11 +58,11 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
 ) -> None:
     long = "river stone, light number\n" * 50
     whole = await ask(opener(file(tmp_path, LABELS), engine="llama"), long)
-    monkeypatch.setattr(split_points, "PART", 60)
+    monkeypatch.setattr(text_split_points, "PART", 60)
     made = opener(tmp_path / "model.gguf", engine="llama")
     place = await made._predictor._tokenizer._tokenizer._split_pattern()
     assert place is not None
-    assert len(list(split_points.parts(long, place))) > 15
+    assert len(list(text_split_points.parts(long, place))) > 15
     assert await ask(made, long) == whole
 
 

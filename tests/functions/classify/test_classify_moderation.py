@@ -10,10 +10,10 @@ import pytest
 from tinymodels import headed
 
 from functions.classify.api import ModerationAnswer, ModerationRequest
-from functions.classify.categories import CATEGORIES
 from functions.classify.moderation import ModerationMapper
+from functions.classify.openai_categories import CATEGORIES
 from functions.classify.options import Rule
-from functions.classify.selection import Predictions
+from functions.classify.top_labels import Predictions
 from host.errors import InputTooLong, InvalidRequest
 
 LABELS = ("toxic", "threat", "gore")

@@ -8,7 +8,7 @@ import loads
 import msgspec
 import pytest
 
-from functions.classify.categories import CATEGORIES, nearest
+from functions.classify.openai_categories import CATEGORIES, nearest
 from functions.classify.options import ClassifyOptions
 from host.errors import ManifestError
 from host.manifest import load as load_manifest

@@ -10,9 +10,9 @@ import pytest
 from tinymodels import headed
 
 from functions.classify import read_options, tokenize
-from functions.engines.batching import split_points
+from functions.engines.batching import text_split_points
 from functions.engines.batching.item import PairFrame
-from functions.engines.batching.windows import windows
+from functions.engines.batching.token_windows import windows
 from host.errors import InputTooLong, InvalidRequest, LoadFailed
 
 pytestmark = pytest.mark.anyio
@@ -146,7 +146,7 @@ async def test_megabytes_are_cut_or_refused_before_they_are_tokenised(
     # until it is too much, which is so after a ninth of the text. What is shorter are samples.
     read = [length for length in lengths if length > 1000]
     assert (read[0], read[-1]) == (819 * 6 + 1, 64 * 64)
-    assert all(split_points.PART <= length < split_points.PART + 6 for length in read[1:-1])
+    assert all(text_split_points.PART <= length < text_split_points.PART + 6 for length in read[1:-1])
     assert len(read[1:-1]) == 21
 
 
@@ -157,8 +157,8 @@ async def test_a_text_of_many_parts_is_read_as_a_whole(
     headed(tmp_path, "bert", "sequence", LABELS)
     long = " ".join(LONG * 4)
     whole = await ask(opener(tmp_path), long)
-    monkeypatch.setattr(split_points, "PART", 60)
-    monkeypatch.setattr(split_points, "UNBROKEN", 100)
+    monkeypatch.setattr(text_split_points, "PART", 60)
+    monkeypatch.setattr(text_split_points, "UNBROKEN", 100)
     made = opener(tmp_path)
     calls: list[int] = []
     encode = made.model.tokenizer.encode

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from functions.decide.api import DecisionRequest
-from functions.decide.checks import check
 from functions.decide.cli import DecideCli
+from functions.decide.request_checks import check
 from host.errors import InvalidRequest
 
 

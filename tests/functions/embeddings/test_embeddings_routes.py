@@ -16,7 +16,7 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from functions.embeddings.api import Vectors
-from functions.embeddings.render import render
+from functions.embeddings.response import render
 from functions.embeddings.routes import create_embeddings
 from functions.embeddings.transformers import TransformersEmbeddings
 from host.errors import ModelNotFound

@@ -148,7 +148,7 @@ async def test_a_request_in_groups_is_answered_as_its_texts_are_one_by_one(
     instance = opener(tiny("bert"))
     texts = [TEXT, "", "the quick brown fox", f"{TEXT}. " * 30, "Wolfgang", " ", f"{TEXT}, " * 3]
     monkeypatch.setattr("functions.ner.tokenize._GROUP", 12)
-    monkeypatch.setattr("functions.ner.strategies._SLICE", 5)
+    monkeypatch.setattr("functions.ner.aggregation._SLICE", 5)
     together = await instance.answer(NerRequest(model="m", input=texts, redaction="<{label}{n}>", stride=stride))
     assert [found.index for found in together.data] == list(range(len(texts)))
     monkeypatch.undo()

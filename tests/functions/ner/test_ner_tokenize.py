@@ -12,7 +12,7 @@ import tinytokenizers
 import walks
 from hypothesis import given
 
-from functions.engines.batching import split_points
+from functions.engines.batching import text_split_points
 from functions.engines.batching.item import Encoding
 from functions.ner import tokenize
 from functions.ner.tokenize import GroupTokenizer
@@ -42,7 +42,7 @@ def read_whole(text: str, kind: str) -> Encoding:
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
 @pytest.mark.soak
 def test_words_are_those_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_points, "PART", 8)
+    monkeypatch.setattr(text_split_points, "PART", 8)
 
     @walks.examples(50, 1000)
     @given(tinytokenizers.TEXTS)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.engines.batching.item import Encoding
-from functions.engines.batching.unicode import extends
+from functions.engines.batching.text_boundaries import extends
 from functions.ner.api import NerRequest
 from functions.ner.instance import NerInstance
 from functions.ner.words import words

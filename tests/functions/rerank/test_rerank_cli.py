@@ -9,8 +9,8 @@ import msgspec
 
 from functions.rerank.api import Scores
 from functions.rerank.cli import RerankCli
-from functions.rerank.render import render
-from functions.rerank.request import RerankBody
+from functions.rerank.request_dialects import RerankBody
+from functions.rerank.response import render
 from host.function import Usage
 
 

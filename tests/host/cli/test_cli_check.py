@@ -194,7 +194,7 @@ def hub(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("host.sources.remote.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("host.sources.hub_client.PAUSES", (0.0, 0.0))
     with FakeHub() as fake:
         monkeypatch.setenv("HF_ENDPOINT", fake.url)
         yield fake

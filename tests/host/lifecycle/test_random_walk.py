@@ -102,10 +102,10 @@ async def walk(house, placement, seed, steps, side_by_side):
 @pytest.mark.parametrize("seed", walks.seeds(1, 3, first=1))
 @pytest.mark.parametrize(("placement", "steps"), [("inline", walks.size(300, 600)), ("process", walks.size(100, 200))])
 async def test_nothing_is_lost(house, placement, seed, steps, impatient, monkeypatch):
-    from host.lifecycle import cooldown, startup
+    from host.lifecycle import cooldown, instance_startup
 
     monkeypatch.setattr(cooldown, "FIRST", 0.01)
-    monkeypatch.setattr(startup, "ABANDON_GRACE", 0.5)
+    monkeypatch.setattr(instance_startup, "ABANDON_GRACE", 0.5)
     house = await house(budget={"ram": 100}, drain=2.0)
     for name, keys in MODELS.items():
         house.serve(name, placement=placement, **keys)

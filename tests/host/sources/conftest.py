@@ -37,7 +37,7 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "hf" / "token"))
-    monkeypatch.setattr("host.sources.remote.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("host.sources.hub_client.PAUSES", (0.0, 0.0))
     monkeypatch.setattr("host.sources.download.PATIENCE", (0.0, 0.0, 0.0, 0.0))
     return tmp_path / "hf" / "hub"
 

@@ -455,7 +455,7 @@ def test_no_hub_there(cache_dir, source, wanted, notes, monkeypatch, endpoint: s
 
 
 def test_a_hub_that_says_nothing_is_given_up(hub, source, wanted, notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("host.sources.remote.TIMEOUT", 0.2)
+    monkeypatch.setattr("host.sources.hub_client.TIMEOUT", 0.2)
     hub.options.delay = 3.0
     with pytest.raises(errors.HubUnreachable, match=r"did not answer within 0\.2 s"):
         source.resolve(wanted("org/repo"), notes)

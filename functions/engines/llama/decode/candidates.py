@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 _MOST = 1024

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 BURST = 0.5
 """Maximum seconds of prefill in one step: short prompts that arrive together are computed together."""
 STEADY = 0.02
-"""Maximum seconds of it for prompts that do not fit into the step, while other sequences generate."""
+"""Maximum seconds of it for long prompts while other sequences generate: their gaps grow by no more."""
+LONG = 0.1
+"""Seconds from which on a prompt is long. Shorter ones are computed at once, so that their answers begin soon."""
 _MIN_TOKENS = 16
 _UNKNOWN = 1 / 512
 """Seconds per token until measured."""
@@ -44,6 +46,11 @@ class PrefillBudget:
         """Maximum tokens of prompts that go on after the step, while other sequences generate."""
         return min(self._batch, self._chunk or self._tokens(STEADY))
 
+    @property
+    def long(self) -> int:
+        """Tokens of the longest prompt that is computed at once beside sequences that generate."""
+        return max(self.steady, min(self._batch, self._tokens(LONG)))
+
     def _tokens(self, seconds: float) -> int:
         # In steps of a quarter more, so that chunks keep their size while the measure wavers.
         wanted, found = seconds / self._cost, _MIN_TOKENS
@@ -72,7 +79,7 @@ def share(pending: Sequence[int], room: int, budget: PrefillBudget, *, beside: b
     for index in order:
         wanted = pending[index] - shares[index]
         given = min(wanted, left)
-        if given < wanted or pending[index] > budget.steady:
+        if given < wanted or pending[index] > budget.long:
             given = min(given, max(0, slow))  # it goes on after this step: no more than keeps answers steady
         shares[index] += given
         left -= given

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from functions.engines.llama.decode.candidates import Candidates
 from functions.engines.llama.decode.penalties import Penalty
-from functions.engines.llama.model.library import lib, quick
+from functions.engines.llama.model.native_library import lib, quick
 from host.errors import InvalidRequest
 
 _BAN = float("-inf")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.native_library import ggml
 from host.errors import LoadFailed
 from host.function import RAM
 

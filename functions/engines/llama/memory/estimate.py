@@ -17,8 +17,8 @@ from functions.engines.llama.memory.devices import Target, pool_of
 from functions.engines.llama.memory.estimate_cache import EstimateCache
 from functions.engines.llama.model import gguf, log
 from functions.engines.llama.model.context import Context
-from functions.engines.llama.model.library import VERSION
 from functions.engines.llama.model.model import EXPERTS, Model
+from functions.engines.llama.model.native_library import VERSION
 from functions.engines.llama.options import LlamaOptions, drafts
 from host.errors import LoadFailed
 from host.function import RAM

@@ -15,7 +15,7 @@ from functions.engines.llama.memory.devices import Device, Target
 from functions.engines.llama.memory.estimate import MemoryEstimate, ModelSize
 from functions.engines.llama.memory.fit import FitRequest, FitResult, MemoryFit
 from functions.engines.llama.model.adapters import sizes as adapter_sizes
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.speculation.draft_model import DraftEstimate
 from host.errors import LoadFailed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from functions.engines.llama.model import gguf, log
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import Adapter
 from host.errors import InvalidRequest, LoadFailed, ModelNotFound, OutOfMemory
 

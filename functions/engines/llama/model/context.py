@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
 from functions.engines.llama.model.adapters import Adapters
-from functions.engines.llama.model.library import lib, quick
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib, quick
 from functions.engines.llama.options import LlamaOptions, drafts
 from host.errors import LoadFailed
 

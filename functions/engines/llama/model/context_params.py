@@ -7,8 +7,8 @@ from typing import Any
 
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import log
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import LlamaOptions
 from host.errors import LoadFailed, OutOfMemory
 

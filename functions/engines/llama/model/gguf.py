@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from functions.engines.llama.model.library import ggml, lib
+from functions.engines.llama.model.native_library import ggml, lib
 
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of the values of metadata that have a fixed length, by type."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 
 DEBUG, WARNING, CONTINUED = 1, 3, 5
 _KEPT = 400

@@ -12,7 +12,7 @@ from typing import Any
 
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import log
-from functions.engines.llama.model.library import ggml, lib
+from functions.engines.llama.model.native_library import ggml, lib
 from functions.engines.llama.model.vocabulary import Vocabulary
 from functions.engines.llama.options import LlamaOptions
 from host.errors import LoadFailed, OutOfMemory

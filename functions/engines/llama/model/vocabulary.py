@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 
 _NULL = -1
 

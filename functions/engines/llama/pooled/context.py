@@ -17,8 +17,8 @@ from functions.engines.batching.item import Ids, Item
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
 from functions.engines.llama.model.context import ABORTED, Batch
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, ModelTraits, Pooling, read_traits
 from functions.engines.llama.pooled.token_types import TokenTypes

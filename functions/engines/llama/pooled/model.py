@@ -13,8 +13,8 @@ import numpy.typing as npt
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
 from functions.engines.llama.memory import devices
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.context import PooledContext, inspect_model, uses_token_types
 from functions.engines.llama.pooled.pooling import Pooling, Purpose, choose

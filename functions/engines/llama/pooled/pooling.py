@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from host.errors import LoadFailed
 
 Kind = Literal["mean", "cls", "last", "rank"]

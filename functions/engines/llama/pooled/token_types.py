@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from functions.engines.batching.item import Ids
 from functions.engines.llama.model import gguf
-from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.native_library import ggml
 from host.errors import LoadFailed
 
 Vectors = npt.NDArray[np.float32]

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from functions.engines.batching.item import Frame, Ids, PairFrame
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.model.vocabulary import Vocabulary
 
 A = TypeVar("A")

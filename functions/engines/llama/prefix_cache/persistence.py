@@ -16,14 +16,14 @@ from pathlib import Path
 
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.gguf import shards
-from functions.engines.llama.model.library import VERSION, lib
+from functions.engines.llama.model.native_library import VERSION, lib
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache import prefix_store as stores
-from functions.engines.llama.prefix_cache.prefix_store import PrefixStore, StoredPrefix
+from functions.engines.llama.prefix_cache import disk_store as stores
+from functions.engines.llama.prefix_cache.disk_store import PrefixStore, StoredPrefix
 from functions.engines.llama.prefix_cache.slots import IdlePrefix, Slots
 from functions.engines.prefix_cache.common_prefix import common_prefix
+from host.byte_size import size as bytes_of
 from host.function import Load, Plan
-from host.size import size as bytes_of
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
 from functions.engines.llama.model.context import COMPUTED, Context
-from functions.engines.llama.model.library import lib
 from functions.engines.llama.model.model import Model
+from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.shared_batch import SharedBatch
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from functions.engines.llama.model.context import ABORTED, COMPUTED
-from functions.engines.llama.scoring.batches import TreeBatch, plan_batches
 from functions.engines.llama.scoring.branch import Branch, Scores
 from functions.engines.llama.scoring.context import SEQUENCES, ScoringContext
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.tree import Node, Tree
+from functions.engines.llama.scoring.tree_batches import TreeBatch, plan_batches
 from functions.engines.prefix_cache.common_prefix import common_prefix
 from host.errors import ColdframeError, OutOfMemory
 

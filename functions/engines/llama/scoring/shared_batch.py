@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 
 
 class SharedBatch:

@@ -19,7 +19,7 @@ from functions.engines.onnx import plan as planning
 from functions.engines.onnx import tokenizer as tokenizers
 from functions.engines.onnx.encoder import Encoder, Floats
 from functions.engines.onnx.files import OnnxFiles
-from functions.engines.onnx.library import is_out_of_memory
+from functions.engines.onnx.native_library import is_out_of_memory
 from functions.engines.onnx.options import OnnxOptions
 from functions.engines.onnx.probe import probe
 from functions.engines.onnx.sentence import layers

@@ -14,7 +14,7 @@ import torch
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
-from functions.engines.checkpoint import limits, tokenizer
+from functions.engines.checkpoint import max_length, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
 from functions.engines.checkpoint.sentence.output import SentenceOutput, Vector
@@ -79,7 +79,7 @@ class DualEncoder:
     def plan(load: Load, layout: Layout) -> Plan:
         """Read the model's small files and the headers of its weights; raises `LoadFailed`, `ManifestError`."""
         options, model = _read(load, layout)
-        longest, bound = limits.longest(
+        longest, bound = max_length.longest(
             {"max_position_embeddings": _positions(model)}, {}, load.manifest.context, layout.longest
         )
         plan = planning.encoder(load, options, model, longest)

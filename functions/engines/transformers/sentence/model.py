@@ -11,7 +11,7 @@ import torch
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
-from functions.engines.checkpoint import limits, tokenizer
+from functions.engines.checkpoint import max_length, tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
 from functions.engines.checkpoint.sentence.output import SentenceItem, SentenceOutput, Vector
@@ -80,7 +80,7 @@ class SentenceModel:
         config = model.config()
         # max_seq_length of the model's own files replaces the tokenizer's bound, which may be smaller
         own = {} if layout.longest else model.mapping("tokenizer_config.json")
-        longest, bound = limits.longest(config, own, load.manifest.context, layout.longest)
+        longest, bound = max_length.longest(config, own, load.manifest.context, layout.longest)
         plan = planning.encoder(load, options, model, longest)
         if layout.layers is not None:
             plan = _with_layers(plan, config, load)

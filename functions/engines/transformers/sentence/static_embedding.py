@@ -17,7 +17,8 @@ import torch
 
 from functions.engines.batching.batcher import Batcher
 from functions.engines.batching.item import Item, size
-from functions.engines.checkpoint import limits, tokenizer
+from functions.engines.checkpoint import max_length as max_lengths
+from functions.engines.checkpoint import tokenizer
 from functions.engines.checkpoint.folder import Folder
 from functions.engines.checkpoint.sentence.layout import Layout
 from functions.engines.checkpoint.sentence.output import SentenceOutput, Vector
@@ -185,7 +186,7 @@ def _longest(load: Load, model: Folder, layout: Layout) -> tuple[int, str]:
             raise LoadFailed(f"tokenizer.json cannot be read: {error}") from None
         if said.truncation is not None:
             bounds.append((said.truncation.max_length, "tokenizer.json"))
-    return limits.stated(load.manifest.context, *min(bounds))
+    return max_lengths.stated(load.manifest.context, *min(bounds))
 
 
 def _read(load: Load, layout: Layout) -> tuple[TransformersOptions, Folder]:

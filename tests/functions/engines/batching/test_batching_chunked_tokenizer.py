@@ -14,10 +14,10 @@ import tinytokenizers
 import walks
 from hypothesis import given
 
-from functions.engines.batching import chunked_tokenizer, split_points
+from functions.engines.batching import chunked_tokenizer, text_split_points
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer, Tokens
 from functions.engines.batching.item import Encoding, Ids
-from functions.engines.batching.unicode import trimmed
+from functions.engines.batching.text_boundaries import trimmed
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 
 
@@ -44,7 +44,7 @@ def shown(text: str, tokens: Encoding) -> list[tuple[int, int] | None]:
 @pytest.mark.parametrize("kind", sorted(tinytokenizers.TOKENIZERS))
 @pytest.mark.parametrize("placed", [True, False])
 def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_points, "PART", 8)
+    monkeypatch.setattr(text_split_points, "PART", 8)
     place = asyncio.run(made_reader(kind, placed=placed)._split_pattern())
     parts = []
 
@@ -60,7 +60,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
             assert np.array_equal(np.diff(found.words) != 0, np.diff(expected.words) != 0)
         else:
             assert not found.spans.size
-        parts.append(len(list(split_points.parts(text, place))))
+        parts.append(len(list(text_split_points.parts(text, place))))
 
     check()
     assert (max(parts) > 2) is (place is not None)
@@ -70,7 +70,7 @@ def test_tokens_are_those_of_the_whole(kind: str, placed: bool, monkeypatch: pyt
 @pytest.mark.parametrize("special", ["</s>", "<s>", "<unk>"])
 def test_no_special_token_is_parted(kind: str, special: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read as such where nobody asked for words only."""
-    monkeypatch.setattr(split_points, "PART", 8)
+    monkeypatch.setattr(text_split_points, "PART", 8)
     made = FastTokenizer(tinytokenizers.TOKENIZERS[kind]())
     text = f"Clara {special} lives in{special}Berlin, {special} " * 6
     (found,) = asyncio.run(ChunkedTokenizer(made).read([text], 10**9))
@@ -109,8 +109,8 @@ async def listening() -> tuple[Listening, ChunkedTokenizer]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_points, "PART", 5)
-    monkeypatch.setattr(split_points, "UNBROKEN", 12)
+    monkeypatch.setattr(text_split_points, "PART", 5)
+    monkeypatch.setattr(text_split_points, "UNBROKEN", 12)
     monkeypatch.setattr(chunked_tokenizer, "_BATCH_CHARS", 12)
 
 
@@ -135,7 +135,7 @@ async def test_so_many_characters_at_once_and_in_order() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", [3, split_points.PART])
+@pytest.mark.parametrize("size", [3, text_split_points.PART])
 async def test_short_texts_need_no_samples(size: int) -> None:
     tokenizer = Listening()
     await ChunkedTokenizer(tokenizer).read(["x" * size], 100)
@@ -170,14 +170,14 @@ def test_many_texts_are_read_in_batches(sizes: list[int], monkeypatch: pytest.Mo
     monkeypatch.setattr(made, "pieces", pieces)
     found = asyncio.run(fresh.read(texts, 10**9))
     assert [tokens.ids.tolist() for tokens in found] == [tokens.ids.tolist() for tokens in expected]
-    assert max(turns) <= split_points.UNBROKEN
+    assert max(turns) <= text_split_points.UNBROKEN
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("placed", [True, False])
 async def test_others_come_in_between(placed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short text that comes while a long one is tokenised waits for one part of it."""
-    monkeypatch.setattr(split_points, "PART", 1000)
+    monkeypatch.setattr(text_split_points, "PART", 1000)
     made = made_reader("bert", placed=placed)
     await made._split_pattern()
     done: list[Any] = []

@@ -16,7 +16,7 @@ import transformers
 from onnxmodels import FLOATS, given, graph, node
 
 from functions.engines.batching.item import Item
-from functions.engines.onnx import library
+from functions.engines.onnx import native_library
 from functions.engines.onnx.classifier import OnnxClassifierModel
 from host.errors import ColdframeError, InvalidRequest, LoadFailed, OutOfMemory
 
@@ -98,7 +98,7 @@ async def test_the_real_model_says_what_the_library_alone_says(
     rampart: Path, opener: Callable[..., OnnxClassifierModel]
 ) -> None:
     model = opener(rampart, "token", {"optimization": "off"})
-    session = library.onnxruntime.InferenceSession(
+    session = native_library.onnxruntime.InferenceSession(
         rampart / "onnx" / "model_q4.onnx", providers=["CPUExecutionProvider"]
     )
     texts = [PII[: length * 7] for length in range(1, 11)]
@@ -257,7 +257,7 @@ def test_running_out_of_memory_has_a_name(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(library.onnxruntime, "InferenceSession", fail)
+    monkeypatch.setattr(native_library.onnxruntime, "InferenceSession", fail)
     with pytest.raises(OutOfMemory):
         opener(small, "sequence")
 

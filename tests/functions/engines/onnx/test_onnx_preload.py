@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from functions.engines.onnx import library
+from functions.engines.onnx import native_library
 from host.registry import Registry
 
 
@@ -83,4 +83,4 @@ def test_the_engine_is_registered_and_takes_onnx_files() -> None:
     ],
 )
 def test_reasons_are_told_without_places(told: str, reason: str) -> None:
-    assert library.message_of(RuntimeError(told)) == reason
+    assert native_library.message_of(RuntimeError(told)) == reason

@@ -11,7 +11,7 @@ import pytest
 from functions.engines.llama.decode.decoder import Decoder
 from functions.engines.llama.decode.generation import GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
-from functions.engines.llama.factory import build_decoder
+from functions.engines.llama.decoder_factory import build_decoder
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model

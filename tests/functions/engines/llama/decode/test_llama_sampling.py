@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from functions.engines.llama.decode.candidates import Candidates
 from functions.engines.llama.decode.penalties import Penalty
 from functions.engines.llama.decode.sampling import NonFiniteLogits, Sampler, Sampling
-from functions.engines.llama.model.library import lib
+from functions.engines.llama.model.native_library import lib
 from host.errors import InvalidRequest
 
 SIZE = 5000

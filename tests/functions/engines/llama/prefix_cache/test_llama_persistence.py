@@ -27,8 +27,8 @@ from functions.engines.llama.decode.generation import Finished, GenerationReques
 from functions.engines.llama.decode.sampling import Sampling
 from functions.engines.llama.instance import LlamaInstance
 from functions.engines.llama.options import LlamaOptions
-from functions.engines.llama.prefix_cache import persistence, prefix_store
-from functions.engines.llama.prefix_cache.prefix_store import PrefixStore
+from functions.engines.llama.prefix_cache import disk_store, persistence
+from functions.engines.llama.prefix_cache.disk_store import PrefixStore
 from host.direct import OpenFunction, open_function
 from host.function import Load
 from host.manifest import Manifest
@@ -211,15 +211,15 @@ async def test_a_broken_file_is_deleted_and_ignored(open_: Opener, tiny: Path, c
 async def test_a_sealed_file_that_llama_cpp_refuses(open_: Opener, tiny: Path, cache: Path) -> None:
     """Label and checksum are right, and the state is that of other tokens, or none."""
     file = await kept(open_, tiny, cache)
-    label = prefix_store._label(file, file.stat().st_size)
+    label = disk_store._label(file, file.stat().st_size)
     state = file.read_bytes()[: label.size]
     for wrong in (state[: label.size // 2], b"", state[:8] + b"\1\0\0\0" + state[12:], bytes(12) + state[12:]):
         file.write_bytes(wrong)
-        prefix_store._seal(file, label)
+        disk_store._seal(file, label)
         open_(tiny)
         assert not file.exists()
     file.write_bytes(state)
-    prefix_store._seal(file, label)
+    disk_store._seal(file, label)
     _, cached = await generate(open_(tiny), STORY)
     assert cached > 32
 
@@ -250,9 +250,9 @@ async def test_another_version_of_llama_cpp(
 
 async def test_prefixes_of_an_adapter_that_is_not_there(open_: Opener, tiny: Path, cache: Path) -> None:
     file = await kept(open_, tiny, cache)
-    label = prefix_store._label(file, file.stat().st_size)
+    label = disk_store._label(file, file.stat().st_size)
     file.write_bytes(file.read_bytes()[: label.size])
-    prefix_store._seal(file, msgspec.structs.replace(label, adapter="of an adapter"))
+    disk_store._seal(file, msgspec.structs.replace(label, adapter="of an adapter"))
     await forgotten(open_, tiny)
 
 
@@ -372,7 +372,7 @@ async def test_evicting_a_worker_process_saves_prefixes(cache: Path, smollm2: Pa
                 break
             await asyncio.sleep(0.02)
         (file,) = files(cache)
-        assert prefix_store._label(file, file.stat().st_size).tokens
+        assert disk_store._label(file, file.stat().st_size).tokens
         assert (await ask(function))[0] == first
 
 
@@ -413,7 +413,7 @@ def test_an_incomplete_write_stores_nothing(cache: Path, tmp_path: Path) -> None
     assert not there.put([1, 2], None, lambda path: 0)
     assert there.put([1, 2], None, lambda path: path.write_bytes(b"abc"))
     (entry,) = there.entries()
-    assert entry.label.tokens == [1, 2] and prefix_store.is_intact(entry)
+    assert entry.label.tokens == [1, 2] and disk_store.is_intact(entry)
     assert [file.suffix for file in entry.path.parent.iterdir()] == [".kept"]
 
 

@@ -18,11 +18,11 @@ from ggufs import llamas
 
 from functions.engines.llama.memory.plan import PROCESS
 from functions.engines.llama.scoring import plan as planning
-from functions.engines.llama.scoring.batches import plan_batches
 from functions.engines.llama.scoring.branch import Branch
 from functions.engines.llama.scoring.prefixes import ScoringPrefixes
 from functions.engines.llama.scoring.scorer import log_probabilities
 from functions.engines.llama.scoring.tree import Tree
+from functions.engines.llama.scoring.tree_batches import plan_batches
 
 MIB = 1 << 20
 FILL = """

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from functions.embeddings.api import SparseVectors, TokenVectors, Vectors
-from functions.embeddings.render import render
+from functions.embeddings.response import render
 from host.function import Usage
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import walks
 from hypothesis import given
 from hypothesis import strategies as some
 
-from functions.decide.spellings import AnswerSpellings, logsumexp, softmax
+from functions.decide.answer_spellings import AnswerSpellings, logsumexp, softmax
 
 INF, NAN = math.inf, math.nan
 

@@ -17,7 +17,7 @@ from rerankers import Opener
 from tinymodels import headed
 
 from functions.engines.batching.item import Ids
-from functions.rerank import selftest
+from functions.rerank import self_test
 from functions.rerank.options import RerankOptions
 from functions.rerank.scorer import RelevanceScore, TokenizedRequest
 from functions.rerank.transformers import TransformersRerank
@@ -65,32 +65,32 @@ def refuse(_: int) -> float:
 )
 async def test_useless_scores_fail_the_self_test(score_of: Any, words: str) -> None:
     with pytest.raises(LoadFailed, match=words) as caught:
-        await selftest.run(Made(score_of), RerankOptions())
+        await self_test.run(Made(score_of), RerankOptions())
     assert "options.self_test: false" in caught.value.message
 
 
 @pytest.mark.anyio
 async def test_scores_that_differ_pass_the_self_test() -> None:
-    await selftest.run(Made(float), RerankOptions())
+    await self_test.run(Made(float), RerankOptions())
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("confused", range(len(selftest.PAIRS)))
+@pytest.mark.parametrize("confused", range(len(self_test.PAIRS)))
 async def test_one_question_confused_is_enough(confused: int) -> None:
-    query, right, wrong = selftest.PAIRS[confused]
+    query, right, wrong = self_test.PAIRS[confused]
     scorer = Made(float, {(query, right): 0.0, (query, wrong): 1.0})
     with pytest.raises(LoadFailed, match=r"1 of 5 questions answered better") as caught:
-        await selftest.run(scorer, RerankOptions())
+        await self_test.run(scorer, RerankOptions())
     assert query in caught.value.message
 
 
 @pytest.mark.anyio
 async def test_a_model_that_does_not_read_the_query_is_refused() -> None:
     """Such as one that tells good texts from bad: all that answers anything is better than all that does not."""
-    right = {text for _, text, _ in selftest.PAIRS}
-    grades = {(query, text): 5.0 + at for query, _, _ in selftest.PAIRS for at, text in enumerate(sorted(right))}
+    right = {text for _, text, _ in self_test.PAIRS}
+    grades = {(query, text): 5.0 + at for query, _, _ in self_test.PAIRS for at, text in enumerate(sorted(right))}
     with pytest.raises(LoadFailed, match="answered better"):
-        await selftest.run(Made(float, grades), RerankOptions())
+        await self_test.run(Made(float, grades), RerankOptions())
 
 
 def test_a_lost_head_is_refused_and_served_all_the_same(opener: Opener, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from functions.rerank.api import RerankRequest
-from functions.rerank.request import RerankBody, check, to_request
+from functions.rerank.request_dialects import RerankBody, check, to_request
 from host.errors import InvalidRequest
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from functions.chat.api import ChatRequest
-from functions.chat.checks import _UNSERVED, check
+from functions.chat.request_checks import _UNSERVED, check
 from host.errors import InvalidRequest, UnsupportedParameter
 
 USER = {"role": "user", "content": "hi"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from functions.engines.checkpoint import limits
+from functions.engines.checkpoint import max_length
 from host.errors import LoadFailed, ManifestError
 
 
@@ -24,7 +24,7 @@ from host.errors import LoadFailed, ManifestError
     ],
 )
 def test_positions(config: dict[str, Any], tokens: int | None) -> None:
-    assert limits.positions(config) == tokens
+    assert max_length.positions(config) == tokens
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_positions(config: dict[str, Any], tokens: int | None) -> None:
 )
 def test_longest(tokenizer: dict[str, Any], context: Any, other: int | None, tokens: int, whose: str) -> None:
     config = {"model_type": "bert", "max_position_embeddings": 512}
-    found, why = limits.longest(config, tokenizer, context, other)
+    found, why = max_length.longest(config, tokenizer, context, other)
     assert found == tokens
     assert whose in why
 
@@ -60,11 +60,11 @@ def test_a_context_beyond_the_model_is_refused(
     config: dict[str, Any], tokenizer: dict[str, Any], other: int | None, said: str
 ) -> None:
     with pytest.raises(ManifestError, match=f"context is 513, but the model takes at most {said}") as caught:
-        limits.longest(config, tokenizer, 513, other)
+        max_length.longest(config, tokenizer, 513, other)
     assert (caught.value.key, caught.value.param) == ("context", "context")
 
 
 def test_no_bound_at_all_is_refused() -> None:
     with pytest.raises(LoadFailed, match="set `context`"):
-        limits.longest({"model_type": "t5"}, {}, "auto", None)
-    assert limits.longest({"model_type": "t5"}, {}, 300, None)[0] == 300
+        max_length.longest({"model_type": "t5"}, {}, "auto", None)
+    assert max_length.longest({"model_type": "t5"}, {}, 300, None)[0] == 300

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from functions.rerank.api import Scores
-from functions.rerank.render import render
-from functions.rerank.request import RerankBody
+from functions.rerank.request_dialects import RerankBody
+from functions.rerank.response import render
 from host.function import Usage
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from functions.classify.selection import Predictions, classifications, thresholds
+from functions.classify.top_labels import Predictions, classifications, thresholds
 
 
 def read(scores: list[list[float]], *, multi_label: bool = False) -> Predictions:

@@ -17,8 +17,8 @@ from functions.decide.api import (
     Question,
 )
 from functions.decide.texts import content_text, value_text
-from host.checks import check_choice, json_type, quoted
 from host.errors import InvalidRequest, UnsupportedParameter
+from host.request_checks import check_choice, json_type, quoted
 
 ROLES = ("user", "assistant", "system", "developer")
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}

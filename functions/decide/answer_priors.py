@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from functions.decide.answer_spellings import Ids
 from functions.decide.question_tokens import QuestionTokenizer, TokenizedQuestion
-from functions.decide.spellings import Ids
 from functions.decide.tokenizer_pool import TokenizerPool
 from functions.engines.llama.scoring.model import ScoringModel
 

@@ -11,8 +11,8 @@ import msgspec
 
 from functions.rerank.api import DOCUMENTS_MAX, RerankRequest
 from functions.rerank.documents import document_texts
-from host.checks import check_count, check_exclusive, check_range
 from host.errors import InvalidRequest, UnsupportedParameter
+from host.request_checks import check_count, check_exclusive, check_range
 
 _NUMBER_MAX = 1 << 40
 """More tokens than any document has, and few enough for an integer of MessagePack."""

@@ -8,7 +8,7 @@ import re
 import pytest
 import tinytokenizers
 
-from functions.engines.batching import split_points
+from functions.engines.batching import text_split_points
 from functions.engines.batching.chunked_tokenizer import ChunkedTokenizer
 from functions.engines.checkpoint.tokenizer import FastTokenizer
 
@@ -59,9 +59,9 @@ def test_where_a_tokenizers_texts_are_cut(kind: str, with_places: set[str], ids_
 @pytest.mark.parametrize(("kind", "left_out"), [("bert", ""), ("llama", " ")])
 def test_a_long_text_is_cut_where_it_can_be(kind: str, left_out: str) -> None:
     text = "Clara Barton lives in Berlin.\n" * 4000
-    found = list(split_points.parts(text, place(kind, placed=False)))
+    found = list(text_split_points.parts(text, place(kind, placed=False)))
     assert left_out.join(text[begin:end] for begin, end in found) == text
-    assert all(split_points.PART <= end - begin < split_points.PART + 20 for begin, end in found[:-1])
+    assert all(text_split_points.PART <= end - begin < text_split_points.PART + 20 for begin, end in found[:-1])
     assert all(text[end].isspace() for _, end in found[:-1])
 
 
@@ -82,16 +82,16 @@ def test_a_long_text_is_cut_where_it_can_be(kind: str, left_out: str) -> None:
 def test_parts(given: str, kind: str, parts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """At the first place behind four characters, or before white space; anywhere after ten."""
     found = place(kind, placed=False)
-    monkeypatch.setattr(split_points, "PART", 4)
-    monkeypatch.setattr(split_points, "UNBROKEN", 10)
-    assert [given[begin:end] for begin, end in split_points.parts(given, found)] == parts
+    monkeypatch.setattr(text_split_points, "PART", 4)
+    monkeypatch.setattr(text_split_points, "UNBROKEN", 10)
+    assert [given[begin:end] for begin, end in text_split_points.parts(given, found)] == parts
 
 
 @pytest.mark.parametrize("kind", ["bert", "merging"])
 @pytest.mark.parametrize("unit", UNBROKEN)
 def test_what_has_no_place_to_cut_is_cut_all_the_same(kind: str, unit: str) -> None:
     text = "Clara " + unit * (68_000 // len(unit)) + " Barton"
-    spans = list(split_points.parts(text, place(kind, placed=True)))
+    spans = list(text_split_points.parts(text, place(kind, placed=True)))
     assert len(spans) > 1
-    assert all(0 < end - begin <= split_points.UNBROKEN for begin, end in spans)
+    assert all(0 < end - begin <= text_split_points.UNBROKEN for begin, end in spans)
     assert "".join(text[begin:end] for begin, end in spans) == text

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from functions.chat.api import ChatEvent, ChatRequest, Done, Finish, Text
-from functions.chat.render import ChunkRenderer, completion, completion_usage, fingerprint
+from functions.chat.response import ChunkRenderer, completion, completion_usage, fingerprint
 from host.function import Usage
 
 USAGE = Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from functions.engines.batching.item import Encoding
-from functions.engines.batching.unicode import extends, trimmed
+from functions.engines.batching.text_boundaries import extends, trimmed
 
 PART = 1 << 14
 """Characters of a part, which ends at the first place behind them; a text of no more is not cut."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from functions.chat.api import ChatRequest, Message, Part
-from host.checks import check_choice
 from host.errors import InvalidRequest, UnsupportedParameter
+from host.request_checks import check_choice
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_token")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from functions.ner.aggregation import Strategy, label_words, probabilities
 from functions.ner.spans import char_span, group_entities
-from functions.ner.strategies import Strategy, label_words, probabilities
 from functions.ner.tags import TagScheme
 from functions.ner.words import Words
 

@@ -9,7 +9,7 @@ import pytest
 from decisions import request_of
 
 from functions.decide.api import DecisionRequest
-from functions.decide.checks import check
+from functions.decide.request_checks import check
 from host.errors import InvalidRequest, UnsupportedParameter
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}

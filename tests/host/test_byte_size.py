@@ -2,7 +2,7 @@
 
 import pytest
 
-from host.size import size, spoken
+from host.byte_size import size, spoken
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from functions.decide import priors as module
-from functions.decide.priors import Priors
+from functions.decide import answer_priors as module
+from functions.decide.answer_priors import Priors
 
 pytestmark = pytest.mark.anyio
 

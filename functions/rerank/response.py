@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from functions.rerank.api import Scores
-from functions.rerank.request import RerankBody
+from functions.rerank.request_dialects import RerankBody
 
 _SEARCH_UNIT = 100
 """Documents of one search unit, as Cohere counts them."""
