@@ -1,6 +1,6 @@
 """The request and answer of the rerank operation: a query with documents, and a score for each.
 
-The JSON that clients send and read is in `functions.rerank.request` and `functions.rerank.render`.
+The JSON that clients send and read is in `functions.rerank.request_dialects` and `functions.rerank.response`.
 """
 
 from __future__ import annotations

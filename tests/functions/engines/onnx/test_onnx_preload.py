@@ -49,7 +49,7 @@ def test_the_library_keeps_its_telemetry_off(tmp_path: Path, rampart: Path) -> N
     """Its official builds write an identifier of the machine into the cache folder, and upload from a thread."""
     code = f"""
         import os
-        from functions.engines.onnx.library import onnxruntime
+        from functions.engines.onnx.native_library import onnxruntime
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = 1
         onnxruntime.InferenceSession({str(rampart / "onnx" / "model_q4.onnx")!r}, settings,

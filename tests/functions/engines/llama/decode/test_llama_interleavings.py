@@ -18,7 +18,7 @@ from ggufs import llamas
 from ggufs.memories import recurrent, windowed
 
 from functions.engines.llama.decode.decoder import Decoder
-from functions.engines.llama.decode.generation import Finished, GenerationRequest, TextDelta
+from functions.engines.llama.decode.generation import Finished, Generation, GenerationRequest, TextDelta
 from functions.engines.llama.decode.sampling import Sampling
 from functions.engines.llama.decoder_factory import build_decoder
 from functions.engines.llama.memory.devices import Target
@@ -172,14 +172,14 @@ async def test_a_request_with_many_answers_does_not_block_others(model: Model, m
     many, one = wants(model, 1, 2)
     order: list[str] = []
 
-    async def ask(name: str, asked: list[GenerationRequest]) -> None:
-        async with aclosing(decoder.generate(asked)) as news:
-            async for item in news:
+    async def collect(name: str, generation: Generation) -> None:
+        async with aclosing(generation) as events:
+            async for item in events:
                 if isinstance(item, Finished):
                     order.append(name)
 
-    crowd_ = asyncio.create_task(ask("many", [many] * 12))
-    await asyncio.sleep(0)
-    await asyncio.gather(crowd_, ask("one", [one]))
+    # Both are asked before the event loop has another turn, so that no answer is complete before the second comes.
+    generations = {"many": decoder.generate([many] * 12), "one": decoder.generate([one])}
+    await asyncio.gather(*(collect(*item) for item in generations.items()))
     assert len(order) == 13
     assert order.index("one") < 10, "in the order of asking it would be among the last two"

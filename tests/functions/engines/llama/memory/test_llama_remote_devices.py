@@ -24,7 +24,7 @@ LIBRARY = os.environ.get("COLDFRAME_RPC_LIBRARY", "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not LIBRARY, reason="COLDFRAME_RPC_LIBRARY is not set")]
 SERVE = """
 import ctypes, sys
-from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.native_library import ggml
 rpc = ctypes.CDLL(sys.argv[1])
 ggml.ggml_backend_dev_by_type.restype = ctypes.c_void_p
 cpu = (ctypes.c_void_p * 1)(ggml.ggml_backend_dev_by_type(0))
@@ -39,7 +39,7 @@ from functions.engines.llama.memory import devices, estimate, plan
 from functions.engines.llama.model import log
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.memory.devices import Target
-from functions.engines.llama.model.library import ggml
+from functions.engines.llama.model.native_library import ggml
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
 from host.function import Load

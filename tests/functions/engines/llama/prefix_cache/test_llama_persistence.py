@@ -381,7 +381,7 @@ def test_a_killed_writer_leaves_no_broken_file(cache: Path, tmp_path: Path) -> N
     weights.write_bytes(b"x")
     code = """
         import pathlib, sys, time
-        from functions.engines.llama.prefix_cache.prefix_store import PrefixStore
+        from functions.engines.llama.prefix_cache.disk_store import PrefixStore
 
         def write(path):
             with path.open("wb") as file:
