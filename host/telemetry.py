@@ -11,9 +11,10 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from host.call_metrics import CALLS, LONG
-from host.events import Died, Event, Evicted, Loaded, State, StateChanged
+from host.events import Died, Event, Evicted, Loaded, StateChanged
 from host.hooks import hookimpl
 from host.request_log import LOG, LogStream, add_request_id
+from host.state import State
 
 METRICS = CollectorRegistry()
 METRICS.register(CALLS)

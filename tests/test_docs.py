@@ -14,11 +14,11 @@ import pytest
 from host import app, hooks
 from host.cli import group
 from host.errors import ModelFileNotFound, descendants
-from host.events import State
 from host.file_format import Choice, FileRequest
 from host.runtime import Runtime
 from host.settings import read
 from host.sources.choice import choose
+from host.state import State
 
 DOCS = Path(__file__).parent.parent / "docs"
 ROOT = DOCS.parent

@@ -16,8 +16,8 @@ from host.cli import client
 from host.cli.defaults import url as place_of
 from host.cli.defaults import url_option
 from host.cli.table import clean, span, table
-from host.events import State
 from host.lifecycle.status import Status
+from host.state import State
 
 _EVERY = 1.0
 _HEAD = ("name", "task", "state", "pid", "memory", "slots", "in flight", "queued", "idle left", "progress")

@@ -1,4 +1,4 @@
-"""The life cycle of one manifest's instance, as a state machine whose states are those of `host.events.State`.
+"""The life cycle of one manifest's instance, as a state machine whose states are those of `host.state.State`.
 
 Calls come in through `acquire` and go out through `release`. One task, the owner, brings an instance up when a call
 waits, and takes it down when it is idle, when its memory is needed, or on request.
@@ -22,7 +22,7 @@ from host.errors import (
     Unavailable,
     from_body,
 )
-from host.events import Event, State
+from host.events import Event
 from host.function import Function, Plan
 from host.lifecycle.cooldown import Cooldown
 from host.lifecycle.instance_startup import RETRYING, WAITING_FOR_MEMORY, HostServices, Running, Startup
@@ -31,6 +31,7 @@ from host.lifecycle.record import Record
 from host.lifecycle.status import Status
 from host.manifest import Manifest
 from host.placement.handle import WorkerHandle
+from host.state import State
 
 log = structlog.get_logger(__name__)
 _ANY = 1 << 60

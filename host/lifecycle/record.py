@@ -1,6 +1,6 @@
 """The record of one deployment: state, plan, progress, counters, last error. Every change is sent as an event.
 
-Transitions between states are checked here against the table of `host.events.State`; the deployment decides on them.
+Transitions between states are checked here against the table of `host.state.State`; the deployment decides on them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Callable
 import structlog
 
 from host.errors import ColdframeError
-from host.events import Died, Event, Evicted, IllegalTransition, Loaded, LoadProgressed, State, StateChanged
+from host.events import Died, Event, Evicted, Loaded, LoadProgressed, StateChanged
 from host.function import Plan
 from host.lifecycle.status import LastError, LoadProgress
 from host.placement.handle import ExitInfo
+from host.state import IllegalTransition, State
 
 log = structlog.get_logger(__name__)
 

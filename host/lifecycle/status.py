@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from host.events import State
 from host.function import Plan
+from host.state import State
 
 
 class LoadProgress(msgspec.Struct, kw_only=True, frozen=True):

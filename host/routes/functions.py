@@ -15,12 +15,13 @@ from litestar.response import Stream
 
 from host.catalog import Problem
 from host.errors import NotFound, ShuttingDown
-from host.events import Event, State
+from host.events import Event
 from host.http import sse
 from host.lifecycle.deployment import Superseded
 from host.lifecycle.status import Status
 from host.routes.runtime_dependency import RuntimeDependency
 from host.runtime import Runtime
+from host.state import State
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _BACKLOG = 10_000

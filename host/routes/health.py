@@ -14,9 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from host import __version__, machine
 from host.errors import ShuttingDown
-from host.events import State
 from host.routes.runtime_dependency import RuntimeDependency
 from host.runtime import Runtime
+from host.state import State
 from host.telemetry import METRICS
 
 _STARTED = time.time()

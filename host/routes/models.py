@@ -9,9 +9,9 @@ import msgspec
 from litestar import get
 from litestar.params import FromPath
 
-from host.events import State
 from host.lifecycle.deployment import Deployment
 from host.routes.runtime_dependency import RuntimeDependency
+from host.state import State
 
 _STARTED = int(time.time())
 _STATUS = {State.READY: "loaded", State.PLANNING: "loading", State.LOADING: "loading", State.FAILED: "failed"}

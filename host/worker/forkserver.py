@@ -1,6 +1,6 @@
 """The forkserver: a process that imported an engine once and forks a worker, ready to load, whenever it is asked.
 
-Run as `python -m host.worker.forkserver FD HOST_PID MODULE…`. One thread, no device, no event loop: nothing that a
+Run as `python -P -m host.worker.forkserver FD HOST_PID MODULE…`. One thread, no device, no event loop: nothing that a
 fork would break. It is asked with one byte and two descriptors (the worker's socket, its log) over a socket, and tells
 the pid of every worker and how each one ended. It ends, with its workers, when that socket closes.
 

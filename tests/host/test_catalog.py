@@ -7,7 +7,7 @@ import pytest
 from host import catalog as catalog_module
 from host.catalog import _existing, manifest_files, read_folder
 from host.errors import ModelFileNotFound, ModelNotFound
-from host.events import State
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 GOOD = "task: echo\nmodel: package:coldframe_echo/model.echo\nplacement: inline\n"

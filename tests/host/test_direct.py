@@ -10,8 +10,8 @@ from coldframe_echo.operations import ECHO, ECHO_ONCE
 from functions.chat.api import ChatRequest, Message
 from host.direct import open_function
 from host.errors import InstanceDied, InvalidRequest, ManifestError
-from host.events import State
 from host.manifest import Manifest
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +61,13 @@ async def test_requests_are_checked_before_any_model_is_looked_for(tmp_path: Pat
                 await anext(chat.stream(request))
             assert caught.value.param == param
         assert (chat.status().state, chat.status().loads) == (State.COLD, 0)
+
+
+async def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path, monkeypatch):
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('imported from the working directory')")
+    monkeypatch.chdir(tmp_path)
+    async with open_function(ECHO_MANIFEST, placement="process") as echo:
+        assert (await echo.call(EchoOnce(text="one"))).text == "one"
 
 
 @pytest.mark.parametrize("streams", [True, False])

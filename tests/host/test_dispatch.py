@@ -7,8 +7,8 @@ from coldframe_echo.operations import ECHO_ONCE
 
 from host.call_metrics import CALLS
 from host.errors import ColdframeError, InvalidRequest, ModelNotFound, QueueFull, ShuttingDown, Unavailable
-from host.events import State
 from host.function import Operation
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from host.errors import ColdframeError, InstanceDied, LoadFailed, OutOfMemory
-from host.events import State
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 WAYS = [("segv", "SIGSEGV"), ("abort", "SIGABRT"), ("kill", "SIGKILL"), (7, "exit status 7"), (0, "exit status 0")]

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from host.errors import ModelNotFound, Unavailable
-from host.events import State
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 CLOSING = 0.04

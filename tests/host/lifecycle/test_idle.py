@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from host.events import State
 from host.lifecycle import deployment
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 

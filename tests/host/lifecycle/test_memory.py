@@ -6,7 +6,7 @@ import time
 import pytest
 
 from host.errors import InsufficientMemory, QueueTimeout
-from host.events import State
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 

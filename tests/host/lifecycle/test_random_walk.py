@@ -8,7 +8,7 @@ import pytest
 import walks
 
 from host.errors import ColdframeError
-from host.events import State
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 MODELS = {

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from host.errors import LoadFailed, QueueFull, Unavailable
-from host.events import State
 from host.placement.inline import InlineHandle
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 

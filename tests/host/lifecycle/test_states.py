@@ -5,8 +5,9 @@ import re
 import pytest
 import structlog
 
-from host.events import IllegalTransition, State, StateChanged
+from host.events import StateChanged
 from host.lifecycle.record import Record
+from host.state import IllegalTransition, State
 
 LEGAL = {
     ("cold", "planning"),

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from host.errors import LoadFailed, QueueFull, QueueTimeout
-from host.events import State
 from host.lifecycle import cooldown
+from host.state import State
 
 pytestmark = pytest.mark.anyio
 
