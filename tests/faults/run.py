@@ -21,7 +21,7 @@ from pathlib import Path
 from faults import FAULTS, Fault
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 300
+LIMIT = 120
 """Seconds that the tests of one fault may take; a fault may make them wait for ever, which counts as caught."""
 NEEDED = (
     "host", "functions", "benchmarks", "docs", "examples", "manifests", "README.md", "granian.toml", "pyproject.toml",
