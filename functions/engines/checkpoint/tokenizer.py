@@ -5,10 +5,8 @@ Ids come with special tokens and without padding or truncation; callers check le
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +14,7 @@ import tokenizers
 from tokenizers.normalizers import BertNormalizer
 
 from functions.engines.batching.item import Encoding, Frame, Ids, PairFrame
+from functions.engines.batching.side_thread import SideThread
 from functions.engines.checkpoint.folder import Folder
 from host.errors import InvalidRequest, LoadFailed
 
@@ -52,7 +51,7 @@ class FastTokenizer(Frame):
         model.no_padding()
         self._model = model
         self._lower = lower
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self._thread = SideThread("tokenizer")
         added = model.get_added_tokens_decoder()
         self._end = max(model.get_vocab_size(with_added_tokens=True), 1 + max(added, default=-1))
         self.vocabulary = self._end
@@ -73,9 +72,8 @@ class FastTokenizer(Frame):
 
     async def _sliced(self, texts: Sequence[str], encode: Callable[[Sequence[str]], list[A]]) -> list[A]:
         found: list[A] = []
-        loop = asyncio.get_running_loop()
         for start in range(0, len(texts), _SLICE):
-            found += await loop.run_in_executor(self._thread, encode, texts[start : start + _SLICE])
+            found += await self._thread.run(encode, texts[start : start + _SLICE])
         return found
 
     def _pieces(self, texts: Sequence[str]) -> list[Encoding]:
@@ -155,7 +153,7 @@ class FastTokenizer(Frame):
 
     def close(self) -> None:
         """Stop the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
 
 def _placed(found: tokenizers.Encoding) -> Encoding:

@@ -5,13 +5,12 @@ Ids are not truncated. They include the special tokens that the vocabulary adds 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from functions.engines.batching.item import Frame, Ids, PairFrame
+from functions.engines.batching.side_thread import SideThread
 from functions.engines.llama.model.native_library import lib
 from functions.engines.llama.model.vocabulary import Vocabulary
 
@@ -37,7 +36,7 @@ class GgufTokenizer(Frame):
         self._vocabulary = vocabulary
         self.pair = PairFrame(*self._plain(), types=(0, 0, 0, 1, 1) if vocabulary.kind == _WORDPIECE else None)
         """Special tokens around the texts of a pair, for files without a prompt template; types for BERT."""
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
+        self._thread = SideThread("tokenizer")
 
     async def encode(self, texts: Sequence[str]) -> list[Ids]:
         """Return the ids of each text, special tokens included. Cancelling stops at the next slice."""
@@ -54,16 +53,15 @@ class GgufTokenizer(Frame):
 
     def close(self) -> None:
         """Stop the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     async def _sliced(self, texts: Sequence[str], encode: Callable[[str], A]) -> list[A]:
         def encoded(part: Sequence[str]) -> list[A]:
             return [encode(text) for text in part]
 
         found: list[A] = []
-        loop = asyncio.get_running_loop()
         for start in range(0, len(texts), _SLICE):
-            found += await loop.run_in_executor(self._thread, encoded, texts[start : start + _SLICE])
+            found += await self._thread.run(encoded, texts[start : start + _SLICE])
         return found
 
     def _plain(self) -> tuple[list[int], list[int], list[int]]:

@@ -5,16 +5,15 @@ Pillow decodes by itself are accepted, and nothing is fetched."""
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from functions.engines.batching.side_thread import SideThread
 from functions.engines.checkpoint.folder import Folder
 from host.errors import InvalidRequest, LoadFailed
 
@@ -31,22 +30,21 @@ class ImageProcessor:
     def __init__(self, processor: Any, tokens: int) -> None:
         self.tokens = tokens
         self._processor = processor
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="images")
+        self._thread = SideThread("images")
 
     async def pixels(self, images: Sequence[Callable[[], bytes]], places: Sequence[str]) -> list[Pixels]:
         """Return (channels, height, width) of each; raises `InvalidRequest` with the place of an invalid one.
 
         Cancelling stops at the next image.
         """
-        loop = asyncio.get_running_loop()
         found = []
         for read, place in zip(images, places, strict=True):
-            found.append(await loop.run_in_executor(self._thread, self._pixels, read, place))
+            found.append(await self._thread.run(self._pixels, read, place))
         return found
 
     def close(self) -> None:
         """Stop the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
 
     def _pixels(self, read: Callable[[], bytes], place: str) -> Pixels:
         image = open_image(read(), place)
