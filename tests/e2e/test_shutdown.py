@@ -135,6 +135,23 @@ def test_a_killed_host_takes_everybody_with_it(start):
     host.until_gone(tree)
 
 
-def ask_in_vain(host, model):
+def test_a_busy_worker_dies_with_a_forkserver_and_a_host_that_are_killed(start):
+    """It cannot see that its socket is closed: the kernel ends it."""
+    host = start({"a": {}})
+    host.echo("a")
+    (worker,) = [function["pid"] for function in host.client.get("/v1/functions").json()["data"]]
+    asking = threading.Thread(target=ask_in_vain, args=(host, "a"), kwargs={"block": 600})
+    asking.start()
+    host.until(lambda: host.status("a")["in_flight"] == 1)
+    others = [pid for pid in host.tree() if pid != worker]
+    assert len(others) == 2
+    for pid in others:
+        os.kill(pid, signal.SIGKILL)
+    host.process.wait()
+    host.until_gone([worker, *others])
+    asking.join()
+
+
+def ask_in_vain(host, model, **options):
     with pytest.raises(httpx.HTTPError):
-        host.echo(model)
+        host.echo(model, **options)

@@ -254,7 +254,7 @@ HOST = [
         "host/http/sse.py",
         "            await self._stream.aclose()",
         "            pass",
-        ("tests/e2e/test_cancellation.py", "tests/e2e/test_streams.py"),
+        ("tests/host/test_sse.py", "tests/e2e/test_cancellation.py", "tests/e2e/test_streams.py"),
     ),
     Fault(
         "middleware: a client that left is not noticed",

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -195,3 +196,21 @@ def alive(pid):
 def pids(house):
     placement = house.runtime.registry.placements["process"]
     return [pid for spawner in placement._spawners.values() for pid in spawner._workers]
+
+
+async def test_what_an_instance_started_dies_with_it(house):
+    house = await house()
+    a = house.serve("a", options={"child": True})
+    await a.load()
+    status = a.status()
+    child = status.detail["child"]
+    os.kill(child, 0)
+    os.kill(status.pid, signal.SIGKILL)
+    await house.until(lambda: not _lives(child))
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process runs; a zombie, which nobody has waited for, does not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

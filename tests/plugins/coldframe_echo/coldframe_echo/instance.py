@@ -11,6 +11,7 @@ import math
 import mmap
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
@@ -94,12 +95,18 @@ class EchoInstance(Instance):
             raise LoadFailed(options.load_fails or "")
         if options.load_crash is not None:
             die(options.load_crash)
-        return cls(load, plan, options, text, memory)
+        self = cls(load, plan, options, text, memory)
+        self._child = subprocess.Popen(["sleep", "600"]).pid if options.child else None
+        return self
 
     def info(self) -> InstanceInfo:
         """Return the slots as planned and the capacity, which the options may set apart from them."""
         capacity = self._plan.slots if self._options.capacity is None else self._options.capacity
-        detail = {"words": len(_WORD.findall(self._text)), "hoard_bytes": self._options.hoard_bytes}
+        detail = {
+            "words": len(_WORD.findall(self._text)),
+            "hoard_bytes": self._options.hoard_bytes,
+            "child": self._child,
+        }
         return InstanceInfo(capacity=capacity, context=self._plan.context, slots=self._plan.slots, detail=detail)
 
     def answer(self, request: Call) -> Awaitable[Any] | AsyncIterator[Any]:

@@ -33,6 +33,8 @@ class EchoOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fiel
     """The load raises `LoadFailed` with this message, after `load_seconds`."""
     load_crash: Crash | None = None
     """The process dies after `load_seconds`: `segv`, `abort`, `kill`, or an exit code."""
+    child: bool = False
+    """Start a process of its own, `sleep`, which the instance never ends; its pid is in `info().detail`."""
     load_oom: Attempts = 0
     """How many attempts run out of memory, after `load_seconds`: 1 is the first load only, 2 the retry as well."""
     hoard_bytes: Bytes = 0
