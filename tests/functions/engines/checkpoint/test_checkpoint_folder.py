@@ -40,6 +40,17 @@ def test_only_floats_change_their_size(tmp_path: Path) -> None:
     assert Folder(tmp_path).weights(2) == 20 + 80 + 20
 
 
+@pytest.mark.parametrize("missing", [1, 100])
+def test_weights_that_were_cut_short(tmp_path: Path, missing: int) -> None:
+    """A download that broke off: the header is whole, the end of the tensors is not there."""
+    file = tmp_path / "model.safetensors"
+    save_file({"x": torch.zeros(100, 4)}, file)
+    assert Folder(tmp_path).weights(4) == 1600
+    file.write_bytes(file.read_bytes()[:-missing])
+    with pytest.raises(LoadFailed, match="model.safetensors is shorter than its header says"):
+        Folder(tmp_path).weights(4)
+
+
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
     with pytest.raises(LoadFailed, match="takes a folder"):
