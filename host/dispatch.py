@@ -1,6 +1,6 @@
 """The way of a call: find its deployment, wait for a slot, pass request and answers, give the slot back.
 
-This is the `Host` that handlers, tests and programs ask. It knows deployments and links, not HTTP.
+This is the `Host` that handlers, tests and programs call, with or without HTTP.
 """
 
 from __future__ import annotations

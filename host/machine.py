@@ -1,6 +1,6 @@
-"""What this machine lets the process use: cores and memory, as cgroups, affinity and the kernel tell. Linux and macOS.
+"""What this machine lets the process use: cores and memory, from cgroups, affinity and the kernel. Linux and macOS.
 
-It knows nothing of models; threads for engines and the memory budget are read here and nowhere else.
+The threads of engines and the memory budget are read here and nowhere else.
 """
 
 from __future__ import annotations

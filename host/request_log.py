@@ -1,6 +1,6 @@
 """Log lines: a stream that takes lines at once or gathers them for a moment, and the line of each HTTP request.
 
-A line of its own per request, made by structlog and written by a system call, cost as much as the call it told of.
+A line of its own per request, made by structlog and written by a system call, cost as much as the call itself.
 """
 
 from __future__ import annotations

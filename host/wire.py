@@ -1,7 +1,6 @@
-"""What a host and a worker say to each other: length-prefixed msgpack frames over a socket pair.
+"""The messages between a host and a worker: length-prefixed msgpack frames over a socket pair.
 
-It knows the messages and how bytes become them, and nothing of processes or of what the bodies mean: requests and
-answers travel as raw msgpack, coded by the types of their operation at either end.
+Requests and answers travel as raw msgpack inside; the types of their operation code them at either end.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ class Connection(asyncio.Protocol, Generic[M]):
         self._lose()
 
     def send(self, message: Message) -> None:
-        """Write one message; silently nothing when the peer is gone, which `lose` has told already.
+        """Write one message; silently nothing when the peer is gone, which `lose` has reported already.
 
         uvloop writes what was sent in one turn of the loop by one system call, at the end of the turn.
         """

@@ -43,7 +43,7 @@ class _Tokenizer:
 
 
 class LlamaClassifierModel:
-    """See `functions.engines.batching.classifier.HeadedModel`."""
+    """See `functions.engines.batching.classifier.ClassifierModel`."""
 
     def __init__(self, pooled: PooledModel, plan: Plan) -> None:
         """Raises `LoadFailed` for a file that names no labels."""

@@ -1,6 +1,6 @@
 """A stream of answers as server-sent events: no status before the first answer, comments while one waits.
 
-It knows frames and clients that leave, and nothing of what the answers mean: a renderer turns them into frames.
+A renderer, one for each wire format, turns answers into frames; clients that leave close the stream.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class InlineHandle(WorkerHandle):
             self._exchanges.pop(call).end()
 
     def flush(self) -> None:
-        """Do nothing: what is told is passed on at once."""
+        """Do nothing: what is reported is passed on at once."""
 
     def fail(self, call: int, error: ColdframeError) -> None:
         """Tell the asker what went wrong."""

@@ -17,7 +17,7 @@ from host.errors import ColdframeError
 from host.function import Instance
 
 PRIVATE = "\x1f"
-"""Begins a line of the log that may tell of one call, and so must not reach the client of another."""
+"""Begins a line of the log that may hold one call's data, and so must not reach the client of another."""
 
 
 class Outlet(Protocol):
@@ -53,7 +53,7 @@ class Calls:
         self._tasks[call] = task
 
     def cancel(self, call: int) -> None:
-        """Give the call up; nothing is told of it any more. Unknown calls have ended already."""
+        """Give the call up; nothing more is reported of it. Unknown calls have ended already."""
         task = self._tasks.get(call)
         if task is not None:
             task.add_done_callback(lambda _: self._tasks.pop(call, None))  # it may not have begun
@@ -109,7 +109,7 @@ class Calls:
 
 
 async def _closed(answers: AsyncIterator[Any]) -> None:
-    """Close a stream here and now, not when the garbage is collected: a slot must be free before an end is told."""
+    """Close a stream here and now, not when the garbage is collected: a slot must be free before an end is reported."""
     close = getattr(answers, "aclose", None)
     if close is not None:
         await close()

@@ -1,8 +1,8 @@
 """The forkserver: a process that imported an engine once and forks a worker, ready to load, whenever it is asked.
 
 Run as `python -P -m host.worker.forkserver FD HOST_PID MODULE…`. One thread, no device, no event loop: nothing that a
-fork would break. It is asked with one byte and two descriptors (the worker's socket, its log) over a socket, and tells
-the pid of every worker and how each one ended. It ends, with its workers, when that socket closes.
+fork would break. A request is one byte and two descriptors (the worker's socket, its log) over a socket; the answers are the
+pid of every worker and, later, its exit status. It ends, with its workers, when that socket closes.
 
 It stands in for multiprocessing's forkserver, which re-imports the host's main module in each worker, pickles what it
 passes, adds a resource-tracker process and keeps exit statuses to itself.
@@ -43,8 +43,8 @@ def main(fd: int, host: int, preload: list[str]) -> int:
     for module in preload:
         try:
             importlib.import_module(module)
-        except Exception:  # noqa: BLE001 - a worker meets it again and tells its client
-            # A worker will fail at the same import and tell its client; this process must stay to fork it.
+        except Exception:  # noqa: BLE001 - a worker meets it again and reports it
+            # A worker will fail at the same import and report it; this process must stay to fork it.
             traceback.print_exc()
     # What is imported by now is never freed: keep collections in workers from touching, and so copying, its pages.
     gc.collect()

@@ -1,7 +1,6 @@
-"""A worker process: plans, loads and serves one instance, told over its socket what to do.
+"""A worker process: plans, loads and serves one instance, on orders that come over its socket.
 
-It knows the wire and the function contract, not the host's life cycle: it ends when told to, at SIGTERM, when its
-host is gone, or when what it runs crashes.
+It ends on the host's order, at SIGTERM, when its host is gone, or when what it runs crashes.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class Worker:
             self._fail(error)
         except MemoryError:
             self._fail(OutOfMemory("There was not enough memory to load the model."))
-        except Exception as error:  # noqa: BLE001 - whatever a load raises is told to the host
+        except Exception as error:  # noqa: BLE001 - whatever a load raises is reported to the host
             traceback.print_exception(error, file=sys.stderr)
             self._fail(LoadFailed(f"The model could not be loaded ({type(error).__name__}); the host's log says more."))
 
@@ -136,12 +135,12 @@ class Worker:
     def _progress(self) -> Any:
         loop = asyncio.get_running_loop()
 
-        def tell(stage: str, done: int = 0, total: int = 0) -> None:
+        def report(stage: str, done: int = 0, total: int = 0) -> None:
             # The loop may be closed under a load that is being given up.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._wire.send, Progressed(stage, done, total))
 
-        return tell
+        return report
 
     def _fail(self, error: ColdframeError) -> None:
         self._wire.send(Failed(error.body()))

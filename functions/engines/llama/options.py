@@ -98,7 +98,7 @@ class LlamaOptions(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fie
     a causal language model and the mean of any other."""
 
     def __post_init__(self) -> None:
-        """Refuse what excludes each other; raises `ValueError`, which a manifest's reader tells with its line."""
+        """Refuse what excludes each other; raises `ValueError`, which is reported with the manifest's line."""
         if not isinstance(self.keep_prefixes, bool):
             try:
                 size(self.keep_prefixes)

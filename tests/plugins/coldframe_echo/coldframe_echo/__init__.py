@@ -38,6 +38,6 @@ def coldframe_functions() -> list[Function]:
             instances={"echo": "coldframe_echo.instance:EchoInstance"},
             tasks=("text-echo",),
             routes=(echo,),
-            cli="coldframe_echo.shell:EchoShell",
+            cli="coldframe_echo.cli:EchoCli",
         )
     ]

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 
-class EchoShell:
-    """See `host.function.Shell`."""
+class EchoCli:
+    """See `host.function.Cli`."""
 
     def body(self, text: str) -> dict[str, Any]:
         """Say the words, token by token."""
