@@ -1,7 +1,7 @@
 """The forkserver: a process that imported an engine once and forks a worker, ready to load, whenever it is asked.
 
 Run as `python -P -m host.worker.forkserver FD HOST_PID MODULE…`. One thread, no device, no event loop: nothing that a
-fork would break. A request is one byte and two descriptors (the worker's socket, its log) over a socket; the answers are
+fork would break. A request is one byte and two descriptors (the worker's socket, its log) over a socket; answers are
 the pid of every worker and, later, its exit status. It ends, with its workers, when that socket closes.
 
 It stands in for multiprocessing's forkserver, which re-imports the host's main module in each worker, pickles what it
