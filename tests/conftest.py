@@ -15,6 +15,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # As in workers: threads that wait by spinning for long take the time of the other process.
 os.environ.setdefault("GOMP_SPINCOUNT", "200")
+# For the processes that pytest-xdist starts after this: threads that come and go leave freed memory in few places.
+os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 # Else its import asks the network for a list of prices, and waits for an answer three times.
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 REAL_MODELS = (

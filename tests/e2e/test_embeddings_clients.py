@@ -17,7 +17,6 @@ import torch
 import transformers
 from langchain_openai import OpenAIEmbeddings
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests
-from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from PIL import Image
 from tinymodels import modules, tiny, words_tokenizer, write
 
@@ -165,6 +164,8 @@ def test_a_vocabulary_that_is_missing_is_told(sdk):
 
 
 def test_llama_index(served, plain):
+    from llama_index.embeddings.openai_like import OpenAILikeEmbedding  # 80 MB, which only this test needs
+
     client = OpenAILikeEmbedding(model_name="minilm", api_base=f"{served.url}/v1", api_key="none", embed_batch_size=2)
     assert np.abs(np.array(client.get_text_embedding_batch(TEXTS)) - plain(TEXTS)).max() < 1e-5
     assert np.abs(np.array(client.get_query_embedding(TEXTS[0])) - plain(TEXTS[:1])[0]).max() < 1e-5
