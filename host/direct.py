@@ -51,11 +51,13 @@ class OpenFunction:
     async def call(self, request: Any) -> Any:
         """Return the answer to one request Struct of an operation that does not stream."""
         operation = self.operation(request, streams=False)
+        check_types(request)
         return await self.runtime.dispatch.call(self.manifest.name, operation, request)
 
     def stream(self, request: Any) -> Stream[Any]:
         """Return the answers to one request Struct of a streaming operation; iterate them, or `aclose` early."""
         operation = self.operation(request, streams=True)
+        check_types(request)
         return self.runtime.dispatch.stream(self.manifest.name, operation, request)
 
     def operation(self, request: Any, *, streams: bool) -> Operation[Any, Any]:
@@ -67,6 +69,16 @@ class OpenFunction:
         takes = ", ".join(f"{o.request.__name__} ({'stream' if o.streams else 'call'})" for o in operations)
         name = self._deployment.function.name
         raise InvalidRequest(f"`{name}` does not take {type(request).__name__} this way; it takes: {takes}")
+
+
+def check_types(request: Any) -> None:
+    """Raise `InvalidRequest` for a Struct made in code with a value of a type that its field does not take."""
+    try:
+        msgspec.convert(msgspec.to_builtins(request), type(request))
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        param = place.removesuffix("`") or None
+        raise InvalidRequest(f"{param}: {message}" if param else message, param=param) from None
 
 
 @asynccontextmanager

@@ -29,6 +29,11 @@ from host.placement.handle import Placement
 from host.sources.folder import listing
 
 log = structlog.get_logger(__name__)
+OWN_PATHS = (
+    "/v1/models", "/models", "/v1/functions", "/v1/functions/events", "/livez", "/readyz", "/health", "/metrics",
+    "/schema",
+)  # fmt: skip
+"""Paths of the host's own routes without parameters."""
 
 
 class Origin(msgspec.Struct, kw_only=True, frozen=True):
@@ -53,11 +58,12 @@ class Registry:
         self.disabled: dict[str, str] = {o.plugin: o.disabled for o in self.origins if o.disabled}
         """Plug-in, `engine NAME` or `function NAME` -> the reason."""
         hooks_of = {name: _hooks(name, plugin) for name, plugin in plugins.list_name_plugin()}
-        for name, hook in hooks_of.items():
-            self._collect(name, hook)
+        for name, plugin in plugins.list_name_plugin():
+            self._collect(name, plugin, hooks_of[name])
         observers = [hook.coldframe_event for hook in hooks_of.values()]
         self._observers = [observer for observer in observers if observer.get_hookimpls()]
         self._refuse_clashing_options()
+        self._refuse_clashing_paths()
         self._find_missing_engines()
         self.engines = {name: self._preloading(engine) for name, engine in self.engines.items()}
 
@@ -186,9 +192,10 @@ class Registry:
     def _engine(self, name: str) -> Engine:
         return self.engines.get(name) or Engine(name=name, summary="")
 
-    def _collect(self, name: str, hook: pluggy.HookRelay) -> None:
+    def _collect(self, name: str, plugin: Any, hook: pluggy.HookRelay) -> None:
         """Take what one plug-in registers; a hook that raises disables the plug-in."""
         try:
+            _check_marked(plugin)
             for function in _flat(hook.coldframe_functions()):
                 self._add(self.functions, function.name, function, name)
             for engine in _flat(hook.coldframe_engines()):
@@ -222,6 +229,19 @@ class Registry:
                 del self.functions[name]
                 self.disabled[f"function {name}"] = str(error)
                 log.error("a function is disabled", function=name, reason=str(error))
+
+    def _refuse_clashing_paths(self) -> None:
+        """Disable functions with a path of the host's or of a function before them: the server could not start."""
+        taken = dict.fromkeys(OWN_PATHS, "the host itself")
+        for name, function in list(self.functions.items()):
+            paths = _paths(function)
+            clash = next((path for path in sorted(paths) if path in taken), None)
+            if clash is None:
+                taken.update(dict.fromkeys(paths, f"the function {name}"))
+                continue
+            del self.functions[name]
+            self.disabled[f"function {name}"] = reason = f"its path {clash} is taken by {taken[clash]}"
+            log.error("a function is disabled", function=name, reason=reason)
 
     def _find_missing_engines(self) -> None:
         for engine in self.engines.values():
@@ -273,6 +293,20 @@ def _formats(engine: Engine) -> tuple[FileFormat, ...]:
 @functools.cache
 def _single_file(suffixes: tuple[str, ...]) -> tuple[FileFormat, ...]:
     return (SingleFile(suffixes),) if suffixes else ()
+
+
+def _paths(function: Function) -> set[str]:
+    """Return the paths that a function serves, by its routes or by its operations alone."""
+    paths = {path for route in function.routes for path in getattr(route, "paths", ())}
+    return paths | {operation.path for operation in function.operations if operation.path and not operation.streams}
+
+
+def _check_marked(plugin: Any) -> None:
+    """Raise `TypeError` for a function that is named like a hook and not marked as one: pluggy would not call it."""
+    for name in vars(hooks):
+        made = getattr(plugin, name, None) if name.startswith(f"{hooks.GROUP}_") else None
+        if callable(made) and not hasattr(made, f"{hooks.GROUP}_impl"):
+            raise TypeError(f"`{name}` is not marked with host.hooks.hookimpl")
 
 
 def _installed(module: str) -> bool:

@@ -8,6 +8,7 @@ from coldframe_echo.api import Echo, EchoOnce
 from coldframe_echo.operations import ECHO, ECHO_ONCE
 
 from functions.chat.api import ChatRequest, Message
+from functions.embeddings.api import EmbeddingsRequest
 from host.direct import open_function
 from host.errors import InstanceDied, InvalidRequest, ManifestError
 from host.manifest import Manifest
@@ -68,6 +69,23 @@ async def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     async with open_function(ECHO_MANIFEST, placement="process") as echo:
         assert (await echo.call(EchoOnce(text="one"))).text == "one"
+
+
+@pytest.mark.parametrize(
+    ("request_", "param"),
+    [
+        (EmbeddingsRequest(input=5), "input"),
+        (EmbeddingsRequest(input=None), "input"),
+        (EmbeddingsRequest(input="a", dimensions="x"), "dimensions"),
+        (EmbeddingsRequest(input="a", truncate="maybe"), "truncate"),
+    ],
+)
+async def test_values_of_another_type_are_refused_as_over_http(request_, param, tmp_path: Path):
+    manifest = Manifest(name="e", task="embeddings", model="./missing")
+    async with open_function(manifest, base=tmp_path) as embeddings:
+        with pytest.raises(InvalidRequest, match=f"{param}: Expected") as caught:
+            await embeddings.call(request_)
+        assert caught.value.param == param
 
 
 @pytest.mark.parametrize("streams", [True, False])

@@ -9,10 +9,10 @@ import pytest
 from host import hooks
 from host.errors import FunctionDisabled, ManifestError
 from host.events import Evicted
-from host.function import Engine, Function
+from host.function import Engine, Function, Operation
 from host.hooks import hookimpl
 from host.manifest import Manifest
-from host.registry import Registry
+from host.registry import OWN_PATHS, Registry
 
 
 def function(name="f", *engines, tasks=()):
@@ -172,14 +172,6 @@ def test_an_observer_that_raises_hurts_nobody():
     assert seen == [event, event]
 
 
-def test_only_what_is_marked_as_a_hook_is_called():
-    module = plugin([function("f", "e")])
-    module.coldframe_engines = lambda: [engine("e")]
-    found = registry(p=module)
-    assert set(found.functions) == {"f"}
-    assert found.engines == {}
-
-
 def test_a_hook_that_raises_takes_nothing_back_from_those_before_and_nothing_from_those_after():
     engines = [engine("e")]
     found = registry(
@@ -201,3 +193,31 @@ def test_a_function_with_an_option_of_its_engine_is_disabled_and_no_other_one():
     assert found.disabled == {"function f": "Ours and Ours both have the option `labels`"}
     with pytest.raises(ManifestError, match="function f is disabled: Ours"):
         found.function("f")
+
+
+def test_a_hook_that_is_not_marked_disables_its_plug_in_with_the_reason():
+    unmarked = types.SimpleNamespace(coldframe_functions=lambda: [function("lost")])
+    found = registry(forgetful=unmarked, good=plugin([function("f", "e")], [engine("e")]))
+    assert "`coldframe_functions` is not marked with host.hooks.hookimpl" in found.disabled["forgetful"]
+    assert list(found.functions) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/v1/one", "its path /v1/one is taken by the function one"), ("/livez", "is taken by the host itself")],
+)
+def test_a_function_whose_path_is_taken_is_disabled_by_itself(path, reason):
+    def serving(name, path):
+        operation = Operation(name=name, request=dict, answer=dict, path=path)
+        return msgspec.structs.replace(function(name, "e"), operations=(operation,))
+
+    found = registry(first=plugin([serving("one", "/v1/one")], [engine("e")]), second=plugin([serving("two", path)]))
+    assert list(found.functions) == ["one"]
+    assert reason in found.disabled["function two"]
+
+
+def test_the_hosts_own_paths_are_those_of_its_routes():
+    from host import app
+
+    own = {path for route in app.ROUTES for path in route.paths if "{" not in path}
+    assert own <= set(OWN_PATHS)
