@@ -101,3 +101,21 @@ def test_sixty_who_leave_leave_nothing_behind(cold):
     after = cold.report("a")
     assert after["running"] == 0
     assert after["cancelled"] - before["cancelled"] == after["started"] - before["started"]
+
+
+def test_hosts_with_websockets_do_the_same_over_asgi(start, frames):
+    """Without WebSockets the server speaks its own protocol; with them, ASGI."""
+    host = start({"a": {}}, granian={"websockets": True})
+    answer = host.echo(text="one two")
+    assert (answer.status_code, answer.json()["text"]) == (200, "one two")
+    assert answer.headers["x-request-id"]
+    assert host.client.post("/v1/echo", json={"model": "a", "count": -1}).status_code == 400
+    assert host.client.get("/livez").status_code == 200
+    with host.open(text="a b") as response:
+        assert [event["text"] for event in frames(response) if "text" in event] == ["a", " b"]
+    for stream in (False, True):
+        with host.asking("a", stream=stream, hang=True, count=0):
+            host.until(lambda: host.report("a")["running"] == 1)
+        host.until(lambda: host.status("a")["in_flight"] == 0)
+    assert host.report("a")["cancelled"] == 2
+    assert host.stop() == 0
