@@ -1,4 +1,4 @@
-"""One host for all examples: `coldframe serve` over the demo manifests and the models that the pages add to them."""
+"""One host for the examples of a file: `coldframe serve` over the demo manifests and the models that pages add to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving import DEADLINE, Served
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A host over a copy of the demo manifests."""
     folder = tmp_path_factory.mktemp("examples")
@@ -24,7 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert host.stop() == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages(served: Served) -> Served:
     """The same host, with the models beside the demo ones whose manifests docs/http.md shows."""
     classifiers.trained(served.manifests / "sentiment", classifiers.SENTIMENT)
