@@ -1,4 +1,4 @@
-"""One host for the examples of a file: `coldframe serve` over the demo manifests and the models that pages add to them."""
+"""One host for the examples of a file: `coldframe serve` over the demo manifests and the models that pages add."""
 
 from __future__ import annotations
 
