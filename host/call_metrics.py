@@ -47,7 +47,7 @@ class Seconds:
 class CallMetrics:
     """The numbers of one model's calls."""
 
-    __slots__ = ("_begun", "created", "ended_by", "first", "in_flight", "queue", "queued", "request", "tokens")
+    __slots__ = ("begun", "created", "ended_by", "first", "in_flight", "queue", "queued", "request", "tokens")
 
     def __init__(self) -> None:
         self.created = time.time()
@@ -58,16 +58,12 @@ class CallMetrics:
         self.request = Seconds(LONG)
         self.first = Seconds(SHORT)
         self.tokens = dict.fromkeys(_TOKENS, 0)
-        self._begun = False
-
-    @property
-    def begun(self) -> bool:
+        self.begun = False
         """Whether a call was ever given to an instance; before, there is nothing in flight to show."""
-        return self._begun
 
     def start(self, waited: float, waiting: int, in_flight: int) -> None:
         """Count a call that was given to the instance."""
-        self._begun = True
+        self.begun = True
         self.queued = waiting
         self.in_flight = in_flight
         self.queue.observe(waited)

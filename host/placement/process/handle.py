@@ -1,4 +1,4 @@
-"""The host's end of one worker process: the wire on one side, exchanges on the other."""
+"""The host's end of one worker process: the wire on one side, pending calls on the other."""
 
 from __future__ import annotations
 
