@@ -89,15 +89,22 @@ def _base(text: str, first: int, last: int) -> str:
 
 
 def _extend(text: str, place: tuple[int, int]) -> tuple[int, int]:
-    """Extend a span by combining marks, which normalisation strips from the token, and trim invisible characters."""
+    """Extend a span by combining marks, which normalisation strips from the token, and trim what is not seen.
+
+    Invisible characters and white space alternate: a token may end in a line break with a soft hyphen behind it.
+    """
     begin, end = place
     while begin < end < len(text) and extends(text[end]):
         end += 1
-    while begin < end and text[end - 1] in _UNSEEN:
+    while begin < end and _unseen(text[end - 1]):
         end -= 1
-    while begin < end and text[begin] in _UNSEEN:
+    while begin < end and _unseen(text[begin]):
         begin += 1
     return begin, end
+
+
+def _unseen(char: str) -> bool:
+    return char in _UNSEEN or char.isspace()
 
 
 @functools.lru_cache(maxsize=4096)

@@ -145,6 +145,14 @@ def test_what_composition_took_stays_with_its_letter(written: str) -> None:
     assert "".join(text[begin:end] for begin, end in made.char_spans) == f"{written}x"
 
 
+@pytest.mark.parametrize(("written", "word"), [("0\r\u00ad", "0"), ("\u200b \u200bx", "x"), ("a \ufeff\n\u00ad", "a")])
+def test_a_word_ends_where_its_last_visible_character_does(written: str, word: str) -> None:
+    made = words(
+        written, Encoding(np.zeros(1, np.int32), np.array([(0, len(written))], np.int32), np.zeros(1, np.int32))
+    )
+    assert [written[begin:end] for begin, end in made.char_spans] == [word]
+
+
 @pytest.mark.parametrize("span", [(2, 3), (3, 3), (2, 2)])
 def test_a_space_mark_that_is_a_token_is_of_the_word_behind_it(span: tuple[int, int]) -> None:
     text = "a, Zoë"
