@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from functions.engines.llama.memory.devices import Target, pool_of
-from functions.engines.llama.memory.estimate_cache import EstimateCache
 from functions.engines.llama.model import gguf, log
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import EXPERTS, Model
 from functions.engines.llama.model.native_library import VERSION
 from functions.engines.llama.options import LlamaOptions, drafts
+from functions.engines.model_cache import ModelCache
 from host.errors import LoadFailed
 from host.function import RAM
 
@@ -75,7 +75,7 @@ class MemoryEstimate:
         self._options = options
         self._model: Model | None = None
         self._target = Target()
-        self._entries: EstimateCache | None = None
+        self._entries: ModelCache | None = None
 
     def model(self) -> ModelSize:
         """Estimate the bytes of the model; raises `LoadFailed`."""
@@ -143,11 +143,11 @@ class MemoryEstimate:
             self._model, self._target = Model.open(self._path, self._options, target, sizes_only=True), target
         return self._model
 
-    def _cache(self) -> EstimateCache:
+    def _cache(self) -> ModelCache:
         if self._entries is None:
             if not Path(self._path).is_file():
                 self._open(Target())  # raises with the reason
-            self._entries = EstimateCache(Path(self._path), VERSION)
+            self._entries = ModelCache("llama", Path(self._path), VERSION)
         return self._entries
 
     def _cache_key(self, target: Target) -> str:

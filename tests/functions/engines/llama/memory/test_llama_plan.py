@@ -16,11 +16,11 @@ from functions.engines.llama.instance import LlamaInstance
 from functions.engines.llama.memory import plan as planning
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.memory.estimate import read_sizes
-from functions.engines.llama.memory.estimate_cache import EstimateCache
 from functions.engines.llama.memory.plan import make
 from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.options import LlamaOptions
+from functions.engines.model_cache import ModelCache
 from host.errors import LoadFailed, OutOfMemory
 from host.function import Load
 from host.manifest import Manifest
@@ -165,7 +165,7 @@ def test_a_changed_file_is_estimated_again(smollm2: Path, tmp_path: Path, cache:
     model = tmp_path / "m.gguf"
     shutil.copyfile(smollm2, model)
     make(load(model, context=256, slots=1))
-    assert EstimateCache(model, "v").get("anything") is None
+    assert ModelCache("llama", model, "v").get("anything") is None
     [page] = (cache / "coldframe" / "llama").iterdir()
     assert str(tmp_path) not in page.read_text()
     os.utime(model, (time.time(), time.time() + 5))

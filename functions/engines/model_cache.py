@@ -1,6 +1,7 @@
-"""Cache of memory estimates on disk: one JSON file per model file, valid until the file or llama.cpp changes.
+"""Keeps on disk what was estimated or measured of a model: one JSON file per kind and model.
 
-Files that cannot be read or written are ignored.
+Memory estimates depend on the file and the engine's version, measured speeds on the processor too. Files that cannot be
+read or written are ignored.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ class _CacheFile(msgspec.Struct, kw_only=True):
     entries: dict[str, Numbers] = {}
 
 
-class EstimateCache:
-    """The estimates of one model file by one version of llama.cpp."""
+class ModelCache:
+    """The entries of one kind for one model: its file, or the file in its folder that identifies it.
 
-    def __init__(self, model: Path, version: str) -> None:
+    `kind` names the folder below `$XDG_CACHE_HOME/coldframe`. Entries are dropped when `version` (of the engine, and of
+    the processor where speed counts) or the file's size or time of change differs.
+    """
+
+    def __init__(self, kind: str, model: Path, version: str) -> None:
         real = model.resolve()
         stat = real.stat()
         self._signature = f"{_FORMAT} {version} {stat.st_size} {stat.st_mtime_ns}"
-        self._file = _folder() / f"{hashlib.sha256(str(real).encode()).hexdigest()[:32]}.json"
+        self._file = _folder() / kind / f"{hashlib.sha256(str(real).encode()).hexdigest()[:32]}.json"
         self._content = self._read()
         self._changed = False
 
@@ -65,4 +70,4 @@ class EstimateCache:
 
 def _folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "coldframe" / "llama"
+    return Path(cache) / "coldframe"
