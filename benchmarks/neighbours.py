@@ -1,12 +1,16 @@
-"""How much of the processor others took while something was measured: what makes a row say little.
+"""How much of the processor others took while something was measured: what makes a row say little, or nothing.
 
 It reads Linux's `/proc`; elsewhere it sees nobody.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,3 +42,30 @@ class Neighbours:
 def _used(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+LOAD = 0.3
+"""Cores that others may use before a benchmark begins; with more, its ratios would be of no use."""
+_SECONDS, _PATIENCE = 3.0, 60.0
+
+
+def load_before() -> float:
+    """Return the cores that other processes use, over a few seconds; waits up to a minute for at most `LOAD`."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        neighbours = Neighbours([])
+        time.sleep(_SECONDS)
+        load = neighbours.cores()
+        if load <= LOAD or time.monotonic() > until:
+            return load
+
+
+@contextlib.contextmanager
+def busy_process() -> Iterator[tuple[int]]:
+    """Run a process that computes without end; yields its id."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield (process.pid,)
+    finally:
+        process.kill()
+        process.wait()

@@ -16,6 +16,8 @@ from functions.engines.llama.model import context_params
 from functions.engines.llama.model.adapters import Adapters
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.native_library import lib, quick
+from functions.engines.llama.model.step import COMPUTED, Step
+from functions.engines.llama.model.thread_count import ThreadCount
 from functions.engines.llama.options import LlamaOptions, drafts
 from host.errors import LoadFailed
 
@@ -23,14 +25,19 @@ _MOST_CELLS = (1 << 31) - 256
 _CELLS = 256
 """llama.cpp rounds the cache up to a multiple of this."""
 
-COMPUTED, NO_ROOM, ABORTED = 0, 1, 2
+NO_ROOM, ABORTED = 1, 2
+
+__all__ = ("ABORTED", "COMPUTED", "NO_ROOM", "Batch", "Context")
 
 
 class Context:
     """A context with its batch and KV cache."""
 
-    def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
+    def __init__(
+        self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any, threads: ThreadCount | None = None
+    ) -> None:
         self.handle = handle
+        self._step = Step(handle, threads)
         self._row = ctypes.c_float * vocabulary_size
         self._memory = lib.llama_get_memory(handle)
         self._abort_flag = abort_flag
@@ -62,7 +69,8 @@ class Context:
         params.swa_full = options.sliding_window_full
         flag = context_params.abortable(params)
         handle = context_params.opened(model, params, f"a cache of {slots} x {context} tokens")
-        opened = cls(handle, size, model.vocabulary.size, flag)
+        counted = None if options.deterministic else ThreadCount(threads)
+        opened = cls(handle, size, model.vocabulary.size, flag, counted)
         if not opened._memory:
             opened.close()
             raise LoadFailed("this model cannot generate text: it is an encoder")
@@ -89,10 +97,7 @@ class Context:
     def compute(self) -> int:
         """Compute the batch: COMPUTED, NO_ROOM (nothing happened), ABORTED or below 0 (some of it may have)."""
         self._batch.raw.n_tokens = self._batch.count
-        outcome = int(lib.llama_decode(self.handle, self._batch.raw))
-        if outcome == COMPUTED:
-            lib.llama_synchronize(self.handle)  # so that asking for logits never waits, and can keep the lock
-        return outcome
+        return self._step.compute(self._batch.raw)
 
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits, one per id, at `index` of the batch computed last; writable, valid until the next."""

@@ -9,17 +9,14 @@ import ctypes
 import os
 from typing import Any
 
+from functions.engines.openmp_spin import environment
+
 # An abort would otherwise stop to call gdb on this process; numpy, which llama-cpp-python imports, would start a pool
 # of threads for a BLAS that nothing here calls.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# OpenMP threads meet at a barrier after every node of a graph, a thousand times a step. Those that go to sleep at once
-# are twice as slow on idle cores; those that spin on and on starve each other as soon as anything else wants a core.
-# Tokens a second of 8 sequences on two cores, idle and beside a busy process: asleep 177 and 174, spinning for a few
-# microseconds (200 rounds) 342 and 163, for a millisecond 349 and 64.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "200")
+os.environ.update(environment())
 
 from llama_cpp import llama_cpp as lib
 from llama_cpp._ggml import libggml as ggml
@@ -33,6 +30,7 @@ for _name, _result, _arguments in (
     ("llama_memory_seq_pos_min", ctypes.c_int32, (ctypes.c_void_p, ctypes.c_int32)),
     ("llama_memory_seq_rm", ctypes.c_bool, (ctypes.c_void_p, *[ctypes.c_int32] * 3)),
     ("llama_memory_seq_cp", None, (ctypes.c_void_p, *[ctypes.c_int32] * 4)),
+    ("llama_set_n_threads", None, (ctypes.c_void_p, *[ctypes.c_int32] * 2)),
     ("llama_sampler_apply", None, (lib.llama_sampler_p_ctypes, ctypes.c_void_p)),
 ):
     _function = getattr(quick, _name)

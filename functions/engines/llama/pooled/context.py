@@ -19,6 +19,8 @@ from functions.engines.llama.model import context_params
 from functions.engines.llama.model.context import ABORTED, Batch
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.native_library import lib
+from functions.engines.llama.model.step import Step
+from functions.engines.llama.model.thread_count import ThreadCount
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.pooled.pooling import NUMBERS, ModelTraits, Pooling, read_traits
 from functions.engines.llama.pooled.token_types import TokenTypes
@@ -56,8 +58,17 @@ class _EmbeddingBatch(Batch):
 class PooledContext:
     """A context with pooling; `most` is the maximum number of inputs in a batch."""
 
-    def __init__(self, handle: int, pooling: Pooling, size: int, most: int, flag: Any) -> None:
+    def __init__(
+        self,
+        handle: int,
+        pooling: Pooling,
+        size: int,
+        most: int,
+        flag: Any,
+        threads: ThreadCount | None = None,
+    ) -> None:
         self.handle = handle
+        self._step = Step(handle, threads)
         self.most = most
         """Inputs of one batch."""
         self._memory = lib.llama_get_memory(handle)
@@ -89,7 +100,8 @@ class PooledContext:
         params.n_outputs_max = most if pooling.stepwise else params.n_batch
         flag = context_params.abortable(params)
         handle = _made(model, params)
-        return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag)
+        counted = None if options.deterministic else ThreadCount(threads)
+        return cls(handle, pooling, known.labels if pooling.kind == "rank" else known.size, most, flag, counted)
 
     def enable_token_types(self, segments: TokenTypes) -> bool:
         """Apply token types to items from now on; returns whether a trial on one item gives the same row as without."""
@@ -158,7 +170,7 @@ class PooledContext:
     def _run(self) -> None:
         self._batch.raw.n_tokens = self._batch.count
         # For a model without memory this encodes.
-        code = int(lib.llama_decode(self.handle, self._batch.raw))
+        code = self._step.compute(self._batch.raw)
         if code == ABORTED:
             raise ShuttingDown("the model is being unloaded")
         if code == _OUT_OF_MEMORY:

@@ -10,9 +10,10 @@ from typing import Any
 
 from functions.engines.llama.memory.devices import Target
 from functions.engines.llama.model import context_params
-from functions.engines.llama.model.context import COMPUTED, Context
+from functions.engines.llama.model.context import Context
 from functions.engines.llama.model.model import Model
 from functions.engines.llama.model.native_library import lib
+from functions.engines.llama.model.thread_count import ThreadCount
 from functions.engines.llama.options import LlamaOptions
 from functions.engines.llama.scoring.shared_batch import SharedBatch
 
@@ -24,8 +25,10 @@ _CELLS = 256
 class ScoringContext(Context):
     """A context with shared batches, of which at most `SEQUENCES` tokens have logits."""
 
-    def __init__(self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any) -> None:
-        super().__init__(handle, batch_size, vocabulary_size, abort_flag)
+    def __init__(
+        self, handle: int, batch_size: int, vocabulary_size: int, abort_flag: Any, threads: ThreadCount | None = None
+    ) -> None:
+        super().__init__(handle, batch_size, vocabulary_size, abort_flag, threads)
         self.batch = SharedBatch(batch_size, SEQUENCES)
         self.cells = int(lib.llama_n_ctx(handle))
 
@@ -44,9 +47,9 @@ class ScoringContext(Context):
         size = max(options.batch, SEQUENCES)
         params.n_batch, params.n_ubatch = size, min(max(options.ubatch, SEQUENCES), size)
         flag = context_params.abortable(params)
-        return cls(
-            context_params.opened(model, params, f"a cache of {cells} tokens"), size, model.vocabulary.size, flag
-        )
+        handle = context_params.opened(model, params, f"a cache of {cells} tokens")
+        counted = None if options.deterministic else ThreadCount(threads)
+        return cls(handle, size, model.vocabulary.size, flag, counted)
 
     def begin_shared(self, line: Sequence[int]) -> None:
         """Empty the batch; `line` are the sequences that its tokens belong to."""
@@ -56,10 +59,7 @@ class ScoringContext(Context):
     def compute_shared(self) -> int:
         """Compute the batch and empty it; see `Context.compute`."""
         self.batch.raw.n_tokens, self.batch.count = self.batch.count, 0
-        outcome = int(lib.llama_decode(self.handle, self.batch.raw))
-        if outcome == COMPUTED:
-            lib.llama_synchronize(self.handle)
-        return outcome
+        return self._step.compute(self.batch.raw)
 
 
 def single_sequence(model: Model, options: LlamaOptions) -> bool:
