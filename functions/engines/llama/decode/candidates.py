@@ -17,37 +17,50 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 _MOST = 1024
 """Largest `top_k` for which preselecting tokens is faster."""
 _MARGIN = 8.0
+_SPREAD = 16
+"""Candidates for each of the `top_k`, above which the margin is narrowed."""
 
 
 class Candidates:
-    """Selects the candidates of one sequence."""
+    """Selects the candidates of one sequence. Its arrays are made once: after a step all code and data are cold."""
 
     def __init__(self, size: int, top_k: int) -> None:
-        self._size = size
         self._top_k = top_k if 0 < top_k <= min(_MOST, size // 8) else 0
         self._margin = _MARGIN
         """Tokens within this distance of the maximum logit are candidates; adapted after every call."""
-        self._held: NDArray[Any] | None = None
+        self._near = np.empty(size if self._top_k else 0, np.bool_)
+        self._all = np.arange(0 if self._top_k else size)
+        self._reserve(min(size, _SPREAD * self._top_k) if self._top_k else size)
 
     def gather(self, logits: NDArray[np.float32], best: int) -> Any:
         """Return at least the `top_k` most likely tokens, or all; valid until the next call."""
         if not self._top_k:
-            return self._array(np.arange(self._size), logits)
-        ids = self._preselect(logits, logits[best])
-        return self._array(ids, logits[ids])
+            return self._fill(self._all, logits)
+        ids = self._preselect(logits, float(logits[best]))
+        return self._fill(ids, logits.take(ids))
 
-    def _preselect(self, logits: NDArray[np.float32], highest: np.float32) -> NDArray[np.intp]:
+    def _preselect(self, logits: NDArray[np.float32], highest: float) -> NDArray[np.intp]:
         while True:
-            ids = np.flatnonzero(logits >= highest - np.float32(self._margin))
-            if len(ids) > 16 * self._top_k:
+            np.greater_equal(logits, np.float32(highest - self._margin), out=self._near)
+            ids = self._near.nonzero()[0]
+            if len(ids) > _SPREAD * self._top_k:
                 self._margin *= 0.8
             if len(ids) >= self._top_k or self._margin > 1e6:
                 return ids
             self._margin *= 1.5
 
-    def _array(self, ids: NDArray[np.intp], logits: NDArray[np.float32]) -> Any:
-        held = self._held = np.empty(len(ids), _CANDIDATE)
-        held["id"], held["logit"], held["p"] = ids, logits, 0.0
-        return lib.llama_token_data_array(
-            data=held.ctypes.data_as(lib.llama_token_data_p), size=len(ids), selected=-1, sorted=False
-        )
+    def _fill(self, ids: NDArray[np.intp], logits: NDArray[np.float32]) -> Any:
+        count = len(ids)
+        if count > len(self._ids):
+            self._reserve(count)
+        self._ids[:count], self._logits[:count] = ids, logits
+        array = self._array
+        array.size, array.selected, array.sorted = count, -1, False
+        return array
+
+    def _reserve(self, count: int) -> None:
+        """Make room for so many candidates; samplers write their probabilities themselves."""
+        self._held = np.zeros(count, _CANDIDATE)
+        self._ids, self._logits = self._held["id"], self._held["logit"]
+        data = self._held.ctypes.data_as(lib.llama_token_data_p)
+        self._array = lib.llama_token_data_array(data=data, size=0, selected=-1, sorted=False)

@@ -27,14 +27,21 @@ class EventQueue:
         if not self._events:
             return
         events, self._events = self._events, {}
-        for loop, group in itertools.groupby(sorted(events.items(), key=_loop_id), key=lambda item: item[0].loop):
-            batch = [(generation, items) for generation, items in group if not generation.cancelled]
-            try:
-                loop.call_soon_threadsafe(_hand_out, batch)
-            except RuntimeError:
-                for generation, _ in batch:
-                    generation.cancelled = True
-                    self._abandoned(generation)
+        if len(events) == 1:
+            self._send([*events.items()])
+            return
+        for _, group in itertools.groupby(sorted(events.items(), key=_loop_id), key=lambda item: item[0].loop):
+            self._send(list(group))
+
+    def _send(self, items: list[Item]) -> None:
+        """Send the events of generations of one loop."""
+        batch = [item for item in items if not item[0].cancelled]
+        try:
+            items[0][0].loop.call_soon_threadsafe(_hand_out, batch)
+        except RuntimeError:
+            for generation, _ in batch:
+                generation.cancelled = True
+                self._abandoned(generation)
 
 
 def _loop_id(item: Item) -> int:

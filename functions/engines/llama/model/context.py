@@ -22,6 +22,7 @@ from functions.engines.llama.options import LlamaOptions, drafts
 from host.errors import LoadFailed
 
 _MOST_CELLS = (1 << 31) - 256
+_ROWS = 1024
 _CELLS = 256
 """llama.cpp rounds the cache up to a multiple of this."""
 
@@ -39,6 +40,7 @@ class Context:
         self.handle = handle
         self._step = Step(handle, threads)
         self._row = ctypes.c_float * vocabulary_size
+        self._rows: dict[int | None, NDArray[np.float32]] = {}
         self._memory = lib.llama_get_memory(handle)
         self._abort_flag = abort_flag
         self._batch = Batch(batch_size)
@@ -94,6 +96,10 @@ class Context:
         """
         return self._batch.add(sequence, tokens, position, output)
 
+    def add_each(self, sequences: list[int], tokens: list[int], positions: list[int]) -> None:
+        """Append one token of each sequence, all to have logits."""
+        self._batch.add_each(sequences, tokens, positions)
+
     def compute(self) -> int:
         """Compute the batch: COMPUTED, NO_ROOM (nothing happened), ABORTED or below 0 (some of it may have)."""
         self._batch.raw.n_tokens = self._batch.count
@@ -102,9 +108,17 @@ class Context:
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits, one per id, at `index` of the batch computed last; writable, valid until the next."""
         address = quick.llama_get_logits_ith(self.handle, index)
+        row = self._rows.get(address)
+        return self._view(address, index) if row is None else row
+
+    def _view(self, address: int | None, index: int) -> NDArray[np.float32]:
+        """Return an array over the logits at an address, and keep it for the next step: there are few addresses."""
         if not address:
             raise RuntimeError(f"llama.cpp has no logits for the batch's token {index}")
         row: NDArray[np.float32] = np.frombuffer(self._row.from_address(address), np.float32)  # type: ignore[call-overload]
+        if len(self._rows) > _ROWS:
+            self._rows.clear()
+        self._rows[address] = row
         return row
 
     def abort(self, on: bool) -> None:
@@ -190,3 +204,12 @@ class Batch:
         self._outputs[end - output : end] = 1
         self.count = end
         return end - 1
+
+    def add_each(self, sequences: list[int], tokens: list[int], positions: list[int]) -> None:
+        """See `Context.add_each`."""
+        start, end = self.count, self.count + len(tokens)
+        self._tokens[start:end] = tokens
+        self._positions[start:end] = positions
+        self._sequences[start:end] = sequences
+        self._outputs[start:end] = 1
+        self.count = end

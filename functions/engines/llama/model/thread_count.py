@@ -14,106 +14,102 @@ TRIAL = 6
 _GAIN = 0.97
 """The share of the time that another count must not exceed to be taken."""
 _SLOWER = 1.25
-"""A step this much slower than usual, on average, begins a trial."""
+"""Steps this much slower than usual begin a trial."""
+_HOPELESS = 1.4
+"""Two steps this much slower than before end a trial."""
 _SOON, _LATE = 16, 1024
 """Steps until the next trial: after a change, and at most; it doubles with every trial that changes nothing."""
-_SETTLED = 3
-"""Trials in a row that changed nothing, after which all threads are used without more trials until steps are slower.
+_LARGE = 64
+"""Tokens of a step from which on it is not measured: chunks of prompts differ, and a trial of them is slow."""
+_ELSEWHERE = 16
+"""Steps of other sizes in a row that end a trial."""
 
-Attention over a long cache adds up in another order with another count, so trials cost repeatable answers, too."""
+_Trial = Generator[None, float, None]
 
 
 class ThreadCount:
-    """The number of threads for each size of step, sizes in powers of two: small steps gain less from threads."""
+    """The number of threads of every step, from trials of a neighbouring count.
+
+    Only steps of one size are compared; what holds for small steps is used for large ones. While all threads are in use
+    there is one trial, and another when steps slow down: attention over a long cache adds up in another order with
+    another count, so trials have their price in repeatable answers, too.
+    """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._sizes: dict[int, _Search] = {}
+        self._most = self._best = self._count = most
+        self._usual: dict[int, float] = {}
+        """Seconds of a step, by its tokens."""
+        self._pace = 1.0
+        """Times of the last steps as a share of the usual."""
+        self._trial: _Trial | None = None
+        self._size = 0
+        """Tokens of the steps that the trial compares."""
+        self._elsewhere = 0
+        self._down = True
+        self._wait: float = _SOON
+        self._steps = 0
 
     def of(self, tokens: int) -> int:
         """Return the number of threads for a step of so many tokens."""
-        if self._most == 1:
-            return 1
-        return self._search(tokens).count
+        return self._count if self._trial is None or tokens == self._size else self._best
 
     def record(self, tokens: int, seconds: float) -> None:
         """Record the time of a step that was computed with `of(tokens)` threads."""
-        if self._most > 1:
-            self._search(tokens).record(seconds / tokens)
-
-    def _search(self, tokens: int) -> _Search:
-        size = tokens.bit_length()
-        found = self._sizes.get(size)
-        if found is None:
-            found = self._sizes[size] = _Search(self._most)
-        return found
-
-
-class _Search:
-    """The search for the best count at one size of step: trials of a neighbouring count between others."""
-
-    def __init__(self, most: int) -> None:
-        self.count = most
-        """Threads of the next step."""
-        self._best = most
-        self._most = most
-        self._down = True
-        self._wait = _SOON
-        self._steps = 0
-        self._fruitless = 0
-        self._usual: float | None = None
-        self._recent = 0.0
-        self._trial: Generator[None, float, None] | None = None
-
-    def record(self, time: float) -> None:
-        """Record a step's time per token, and set the count of the next."""
-        if self._trial is None:
-            self._watch(time)
-            self._steps += 1
-            if self._steps >= self._wait and not self._settled:
-                self._steps = 0
-                self._trial = self._run()
-                next(self._trial)
+        if self._most == 1 or tokens >= _LARGE:
             return
+        if self._trial is None:
+            self._watch(tokens, seconds)
+        elif tokens == self._size:
+            self._elsewhere = 0
+            self._advance(seconds)
+        else:
+            self._elsewhere += 1
+            if self._elsewhere > _ELSEWHERE:
+                self._end()
+
+    def _watch(self, tokens: int, seconds: float) -> None:
+        """Begin a trial when its time has come, or as soon as steps have become slower."""
+        usual = self._usual.setdefault(tokens, seconds)
+        self._usual[tokens] += (seconds - usual) / 16
+        self._pace += (min(seconds / usual, 4.0) - self._pace) / 4
+        self._steps += 1
+        slower = self._pace > _SLOWER and self._steps > _SOON
+        if slower or self._steps >= self._wait:
+            self._down = self._down or slower
+            self._size, self._elsewhere = tokens, 0
+            self._trial = self._run()
+            next(self._trial)
+
+    def _advance(self, seconds: float) -> None:
+        assert self._trial is not None
         try:
-            self._trial.send(time)
+            self._trial.send(seconds)
         except StopIteration:
-            self._trial = None
+            self._end()
 
-    @property
-    def _settled(self) -> bool:
-        return self._best == self._most and self._fruitless >= _SETTLED
+    def _end(self) -> None:
+        self._trial = None
+        self._count, self._steps, self._pace = self._best, 0, 1.0
 
-    def _watch(self, time: float) -> None:
-        """Begin a trial at once when steps have become slower."""
-        if self._usual is None:
-            self._usual = self._recent = time
-        self._recent += (min(time, 4 * self._usual) - self._recent) / 4
-        if self._recent > _SLOWER * self._usual:
-            self._usual = self._recent
-            self._wait, self._fruitless, self._down = 0, 0, True
-        self._usual += (time - self._usual) / 64
-
-    def _run(self) -> Generator[None, float, None]:
+    def _run(self) -> _Trial:
         """Try the next count; each step's time is sent in."""
         other = self._other()
         before = yield from self._measure(self._best)
         tried = yield from self._measure(other, at_most=before)
         after = yield from self._measure(self._best)
         if tried < _GAIN * min(before, after):
-            self._best, self._wait, self._fruitless = other, _SOON, 0
-            self._usual = self._recent = tried
-        else:
-            self._down = not self._down
-            self._fruitless += 1
-            self._wait = min(max(_SOON, 2 * self._wait), _LATE)
-        self.count = self._best
+            self._best, self._wait = other, _SOON
+            self._usual = {self._size: tried}
+            return
+        self._usual[self._size] = min(before, after)
+        self._down = not self._down
+        self._wait = math.inf if self._best == self._most else min(2 * self._wait, _LATE)
 
     def _measure(self, count: int, at_most: float = math.inf) -> Generator[None, float, float]:
         """Return the mean time of a few steps with so many threads, without the slowest; fewer where it is hopeless."""
-        self.count = count
+        self._count = count
         times: list[float] = []
-        while len(times) < TRIAL and sum(time > 1.5 * at_most for time in times) < 2:
+        while len(times) < TRIAL and sum(time > _HOPELESS * at_most for time in times) < 2:
             times.append((yield))
         return (sum(times) - max(times)) / (len(times) - 1)
 

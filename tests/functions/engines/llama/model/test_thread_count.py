@@ -51,6 +51,10 @@ def test_a_taken_core_is_left_alone_within_a_few_dozen_steps(most: int) -> None:
     assert sum(threads == most for threads in used[1060:]) < 60
 
 
+def test_a_process_that_was_there_first_is_found_by_the_first_trial() -> None:
+    assert run(2, one_core_taken(2), 140)[40:].count(1) > 90
+
+
 @pytest.mark.parametrize("most", [2, 4, 8])
 def test_a_core_that_is_free_again_is_used_again(most: int) -> None:
     used = run(most, later(one_core_taken(most), idle, 1000), 6000)
@@ -58,14 +62,31 @@ def test_a_core_that_is_free_again_is_used_again(most: int) -> None:
     assert used[-1000:].count(most) > 950
 
 
-def test_sizes_are_searched_apart() -> None:
-    """Small steps lose by threads what large ones gain."""
+def test_steps_of_other_sizes_neither_count_nor_are_tried() -> None:
+    """Prompts come between the steps of a trial, and are computed with the count that is best so far."""
     count = ThreadCount(2)
-    for _ in range(500):
-        for tokens in (1, 256):
-            threads = count.of(tokens)
-            count.record(tokens, (5 + threads) if tokens == 1 else 256 / threads)
-    assert (count.of(1), count.of(256)) == (1, 2)
+    chunks = []
+    for step in range(200):
+        tokens = 40 if step % 3 else 4
+        threads = count.of(tokens)
+        count.record(tokens, tokens * idle(threads, step))
+        if tokens == 40 and count.of(4) == 1:
+            chunks.append(threads)
+    assert count.of(4) == count.of(512) == 2
+    assert set(chunks) <= {2}
+
+
+def test_a_trial_that_its_size_leaves_is_given_up() -> None:
+    count = ThreadCount(2)
+    for _ in range(16):
+        count.record(4, 1.0)
+    assert count.of(4) == 2
+    for _ in range(6):
+        count.record(4, 1.0)
+    assert count.of(4) == 1
+    for _ in range(20):
+        count.record(7, 1.0)
+    assert count.of(4) == 2
 
 
 def test_a_hopeless_trial_ends_early() -> None:
@@ -80,4 +101,4 @@ def test_one_core_is_never_searched() -> None:
 def test_slow_growth_of_steps_begins_no_trials() -> None:
     """A cache that fills makes every step a little slower."""
     used = run(2, lambda threads, step: idle(threads, step) * (1 + step / 2000), 4000)
-    assert used.count(1) < 60
+    assert used.count(1) < 20
