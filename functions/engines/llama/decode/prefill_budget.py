@@ -10,11 +10,11 @@ STEADY = 0.02
 """Maximum seconds of it for long prompts while other sequences generate: their gaps grow by no more."""
 LONG = 0.1
 """Seconds from which on a prompt is long. Shorter ones are computed at once, so that their answers begin soon."""
-_MIN_TOKENS = 16
+_MIN_TOKENS = 8
 _UNKNOWN = 1 / 512
 """Seconds per token until measured."""
-_ENOUGH = 32
-"""Minimum tokens of a step whose time is measured."""
+_ENOUGH = 12
+"""Minimum tokens of a step whose time is measured: those beside generating sequences over a long cache as well."""
 _SHARE = 4
 """The oldest prompt gets at least a quarter of the tokens, however many shorter ones are queued."""
 
@@ -72,8 +72,9 @@ def share(pending: Sequence[int], room: int, budget: PrefillBudget, *, beside: b
     slow = min(burst, budget.steady) if beside else burst
     order = sorted(range(len(pending)), key=lambda index: (pending[index], index))
     first = 0
-    if pending[0] > slow // _SHARE:
-        first = max(1, slow // _SHARE)
+    quarter = -(-slow // _SHARE)
+    if pending[0] > quarter:
+        first = quarter
     shares[0] = first
     left, slow = burst - first, slow - first
     for index in order:

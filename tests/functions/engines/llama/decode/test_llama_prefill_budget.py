@@ -76,7 +76,7 @@ def test_the_budget_follows_measured_times(cost: float) -> None:
     pace = paced(cost)
     assert pace.steady <= pace.burst <= BATCH
     for tokens, seconds in ((pace.steady, STEADY), (pace.burst, BURST)):
-        assert tokens in (16, BATCH) or 0.6 * seconds <= tokens * cost <= seconds * 1.001
+        assert tokens in (8, BATCH) or 0.6 * seconds <= tokens * cost <= seconds * 1.001
 
 
 def test_small_steps_are_not_measured() -> None:
