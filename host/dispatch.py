@@ -92,6 +92,10 @@ class Dispatch:
             )
         return deployment
 
+    def served_name(self, model: str | None, operation: Operation[Any, Any]) -> str:
+        """Return `model`, or where it is None or empty, the name of the one deployment that answers `operation`."""
+        return model or self._only(operation).name
+
     def _only(self, operation: Operation[Any, Any]) -> Deployment:
         """Return the one deployment that answers `operation`, for dialects whose requests name no model."""
         able = [deployment for deployment in self._catalog if _answers(deployment, operation)]

@@ -255,6 +255,12 @@ class Stream(Protocol[Answer_co]):
 class Host(Protocol):
     """What a route handler, a test or another program asks for answers. The dependency `host` of every handler."""
 
+    def served_name(self, model: str | None, operation: Operation[Any, Any]) -> str:
+        """Return the name that the client gave, or where it gave none, that of the one model that serves `operation`.
+
+        Raises `InvalidRequest` where none or several do.
+        """
+
     async def call(self, model: str, operation: Operation[Any, Answer], request: Any) -> Answer:
         """Answer one request of a non-streaming operation; loads the model when it is cold.
 

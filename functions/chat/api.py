@@ -44,7 +44,8 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     """The body of POST /v1/chat/completions, with the sampling fields that local servers add to OpenAI's."""
 
     messages: list[Message]
-    model: str
+    model: str | None = None
+    """Absent, null and empty are the one model that answers chats, where there is only one."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
@@ -58,6 +59,9 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     presence_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     reasoning_effort: str | None = None
+    service_tier: str | None = None
+    verbosity: str | None = None
+    metadata: dict[str, str] | None = None
 
     top_k: int | None = None
     min_p: float | None = None
@@ -69,7 +73,9 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
-    # Known, and not served: `checks` refuses them when they are set.
+    # Known, and not served: `request_checks` refuses them when they are set.
+    store: Any = None
+    moderation: Any = None
     tools: Any = None
     tool_choice: Any = None
     functions: Any = None
@@ -101,8 +107,9 @@ class ChatRequest(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True)
 
     @property
     def limit(self) -> int | None:
-        """The most tokens of an answer; `max_completion_tokens` goes first."""
-        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+        """The most tokens of an answer; `max_completion_tokens` goes first, and -1 is none."""
+        limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+        return None if limit == -1 else limit
 
     @property
     def stops(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ class LlamaChat(LlamaInstance):
         )
 
     async def _generation_requests(self, request: ChatRequest) -> list[GenerationRequest]:
-        adapter = self.adapter(request.model, request.adapter)
+        adapter = self.adapter(request.model or "", request.adapter)
         length = sum(len(conversation.content_text(message)) for message in request.messages)
         if length > _INLINE_CHARACTERS:
             prompt = await asyncio.to_thread(self._prompt, request)
@@ -133,7 +133,7 @@ class LlamaChat(LlamaInstance):
         default = self.sampling
         return Sampling(
             temperature=_or(request.temperature, default.temperature),
-            top_k=int(_or(request.top_k, default.top_k)),
+            top_k=max(0, int(_or(request.top_k, default.top_k))),
             top_p=_or(request.top_p, default.top_p),
             min_p=_or(request.min_p, default.min_p),
             seed=request.seed,

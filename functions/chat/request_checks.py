@@ -13,26 +13,31 @@ RESERVED = ("messages", "tools", "add_generation_prompt", "bos_token", "eos_toke
 """Variables of chat templates that `chat_template_kwargs` may not set."""
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 CHOICES_MAX = 16
-STOPS_MAX = 4
+SERVICE_TIERS = ("auto", "default")
+VERBOSITIES = ("low", "medium", "high")
+STOPS_MAX = 32
+"""Llama.cpp's and vLLM's clients send more than the four that OpenAI takes."""
+BIAS_DIGITS = 10
+"""Digits of a token id in `logit_bias`; no vocabulary has more tokens."""
 
 # Field -> lowest, highest, whether the lowest itself is allowed.
 _RANGES: dict[str, tuple[float, float, bool]] = {
     "temperature": (0, 2, True),
-    "top_p": (0, 1, False),
+    "top_p": (0, 1, True),
     "min_p": (0, 1, True),
-    "top_k": (0, 1 << 31, True),
+    "top_k": (-1, 1 << 31, True),
     "frequency_penalty": (-2, 2, True),
     "presence_penalty": (-2, 2, True),
-    "repeat_penalty": (0, 10, False),
-    "repetition_penalty": (0, 10, False),
+    "repeat_penalty": (0.01, 10, True),
+    "repetition_penalty": (0.01, 10, True),
     "n": (1, CHOICES_MAX, True),
-    "max_tokens": (1, 1 << 31, True),
-    "max_completion_tokens": (1, 1 << 31, True),
     "seed": (-(1 << 63), (1 << 63) - 1, True),
 }
 
 # Field -> values that have no effect, besides null, false and empty ones.
 _UNSERVED: dict[str, tuple[Any, ...]] = {
+    "store": (),
+    "moderation": (),
     "tools": (),
     "functions": (),
     "tool_choice": ("none", "auto"),
@@ -68,6 +73,8 @@ def check(request: ChatRequest) -> None:
         _check_message(message, f"messages[{index}]")
     for field, (low, high, closed) in _RANGES.items():
         _check_range(field, getattr(request, field), low, high, closed)
+    for field in ("max_tokens", "max_completion_tokens"):
+        _check_limit(field, getattr(request, field))
     _check_stop(request)
     _check_logit_bias(request.logit_bias)
     _check_ending(request)
@@ -80,6 +87,8 @@ def check(request: ChatRequest) -> None:
                 param="chat_template_kwargs",
             )
     check_choice(request.reasoning_effort, "reasoning_effort", EFFORTS)
+    check_choice(request.service_tier, "service_tier", SERVICE_TIERS)
+    check_choice(request.verbosity, "verbosity", VERBOSITIES)
 
 
 def _check_unserved(request: ChatRequest) -> None:
@@ -119,6 +128,16 @@ def _check_range(field: str, value: float | None, low: float, high: float, close
     raise InvalidRequest(f"`{field}` is {value}: expected {expected}", param=field)
 
 
+def _check_limit(field: str, value: int | None) -> None:
+    """Refuse limits with OpenAI's words; -1, which llama.cpp's clients send, is no limit."""
+    if value is not None and value < 1 and value != -1:
+        raise InvalidRequest(
+            f"Invalid '{field}': integer below minimum value. Expected a value >= 1, but got {value} instead.",
+            param=field,
+        )
+    _check_range(field, value, -1, 1 << 31, True)
+
+
 def _check_stop(request: ChatRequest) -> None:
     if len(request.stops) > STOPS_MAX:
         raise InvalidRequest(f"`stop` has {len(request.stops)} strings: expected {STOPS_MAX} at most", param="stop")
@@ -128,8 +147,11 @@ def _check_stop(request: ChatRequest) -> None:
 
 def _check_logit_bias(biases: dict[str, float] | None) -> None:
     for key, bias in (biases or {}).items():
-        if not (key.isascii() and key.isdigit()):
-            raise InvalidRequest(f'`logit_bias` has the key {key!r}: expected token ids, as "1234"', param="logit_bias")
+        if not (key.isascii() and key.isdigit() and len(key) <= BIAS_DIGITS):
+            shown = key if len(key) <= 2 * BIAS_DIGITS else f"{key[: 2 * BIAS_DIGITS]}…"
+            raise InvalidRequest(
+                f'`logit_bias` has the key {shown!r}: expected token ids, as "1234"', param="logit_bias"
+            )
         if not -100 <= bias <= 100:
             raise InvalidRequest(f"`logit_bias` of {key} is {bias}: expected from -100 to 100", param="logit_bias")
 

@@ -75,7 +75,7 @@ class Delta(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """What a chunk adds to an answer; fields that are not set are left out."""
 
     role: str | msgspec.UnsetType = msgspec.UNSET
-    content: str | msgspec.UnsetType | None = msgspec.UNSET
+    content: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChunkChoice(msgspec.Struct, kw_only=True, frozen=True):
@@ -95,7 +95,8 @@ class Chunk(msgspec.Struct, kw_only=True, frozen=True):
     model: str
     system_fingerprint: str
     choices: list[ChunkChoice]
-    usage: CompletionUsage | msgspec.UnsetType = msgspec.UNSET
+    usage: CompletionUsage | msgspec.UnsetType | None = msgspec.UNSET
+    """Null in all chunks but the last where usage was asked for, else absent."""
     object: str = "chat.completion.chunk"
 
 
@@ -113,7 +114,7 @@ def heading(request: ChatRequest) -> Heading:
     return Heading(
         id=f"chatcmpl-{uuid.uuid4().hex}",
         created=int(time.time()),
-        model=request.model,
+        model=request.model or "",
         system_fingerprint=fingerprint(),
     )
 
@@ -158,10 +159,11 @@ class ChunkRenderer:
         if index in self._begun:
             return []
         self._begun.add(index)
-        return [self._frame(index, Delta(role="assistant", content=None))]
+        return [self._frame(index, Delta(role="assistant", content=""))]
 
     def _frame(self, index: int, delta: Delta, reason: str | None = None) -> bytes:
-        return frame(Chunk(**self._head, choices=[ChunkChoice(index=index, delta=delta, finish_reason=reason)]))
+        choices = [ChunkChoice(index=index, delta=delta, finish_reason=reason)]
+        return frame(Chunk(**self._head, choices=choices, usage=None if self._with_usage else msgspec.UNSET))
 
 
 def completion(request: ChatRequest, events: Iterable[ChatEvent]) -> Completion:

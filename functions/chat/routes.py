@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from litestar import Response, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
@@ -25,6 +26,9 @@ from host.http.sse import EventStream
 )
 async def chat_completions(data: JSONBody[ChatRequest], host: HostDependency) -> Response[Any]:
     """Answer a conversation, whole or as a stream of server-sent events."""
+    model = host.served_name(data.model, CHAT)
+    if model != data.model:
+        data = msgspec.structs.replace(data, model=model)
     if data.stream:
-        return EventStream(host.stream(data.model, CHAT, data), ChunkRenderer(data))
-    return JsonResponse(completion(data, await host.collect(data.model, CHAT, data)))
+        return EventStream(host.stream(model, CHAT, data), ChunkRenderer(data))
+    return JsonResponse(completion(data, await host.collect(model, CHAT, data)))

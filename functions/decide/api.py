@@ -73,8 +73,8 @@ class Question(msgspec.Struct, kw_only=True, frozen=True):
 class DecisionRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The body of `POST /v1/decisions`."""
 
-    model: str
-    """The manifest's name or an alias of it."""
+    model: str | None = None
+    """The manifest's name or an alias of it; absent, null and empty are the one model that decides."""
     input: str | list[InputItem]
     """The text or conversation that all questions are about."""
     questions: list[Question]

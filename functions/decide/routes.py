@@ -21,8 +21,8 @@ from host.http.response import JsonResponse
 )
 async def create_decision(data: JSONBody[DecisionRequest], host: HostDependency) -> JsonResponse:
     """Return an answer to each question, in their order; one that cannot be answered is a refusal."""
-    decisions = await host.call(data.model, DECIDE, data)
-    return JsonResponse(_body(data.model, decisions))
+    model = host.served_name(data.model, DECIDE)
+    return JsonResponse(_body(model, await host.call(model, DECIDE, data)))
 
 
 def _body(model: str, decisions: Decisions) -> Decision:

@@ -55,6 +55,23 @@ def test_chat_says_paris(served):
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
+@pytest.mark.parametrize("model", [{}, {"model": None}, {"model": ""}], ids=["absent", "null", "empty"])
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("chat/completions", {"messages": PARIS, "max_tokens": 1}, CHAT),
+        ("embeddings", {"input": "a"}, EMBED),
+        ("ner", {"input": "Anna"}, "rampart-pii"),
+        ("decisions", {"input": "a", "questions": [{"type": "predicate", "instructions": "b"}]}, "smollm2-decide"),
+    ],
+    ids=["chat", "embeddings", "ner", "decide"],
+)
+def test_a_request_without_a_model_asks_the_only_one_and_the_answer_names_it(served, path, body, name, model):
+    answer = served.client.post(f"/v1/{path}", json=body | model)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["model"] == name
+
+
 def test_a_stream_says_the_same(served):
     whole = sdk(served).chat.completions.create(model=CHAT, messages=PARIS, temperature=0)
     options = {"include_usage": True}

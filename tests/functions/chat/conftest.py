@@ -165,6 +165,9 @@ class OneInstance:
     async def call(self, model: str, operation: Operation[Any, Any], request: Any) -> Any:
         raise NotImplementedError
 
+    def served_name(self, model: str | None, operation: Operation[Any, Any]) -> str:
+        return model or NAME
+
     async def collect(self, model: str, operation: Operation[Any, Any], request: Any) -> list[Any]:
         async with aclosing(self.stream(model, operation, request)) as events:
             return [event async for event in events]

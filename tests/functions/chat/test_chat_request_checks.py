@@ -23,25 +23,33 @@ def request(**fields: Any) -> ChatRequest:
     [
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": 2.1}, "temperature"),
-        ({"top_p": 0}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
         ({"top_p": 1.01}, "top_p"),
         ({"min_p": -1}, "min_p"),
-        ({"top_k": -1}, "top_k"),
+        ({"top_k": -2}, "top_k"),
         ({"n": 0}, "n"),
         ({"n": 17}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": 5, "max_completion_tokens": -1}, "max_completion_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"max_tokens": 1 << 40}, "max_tokens"),
+        ({"max_tokens": 5, "max_completion_tokens": 0}, "max_completion_tokens"),
         ({"frequency_penalty": 2.5}, "frequency_penalty"),
         ({"presence_penalty": -2.5}, "presence_penalty"),
         ({"repeat_penalty": 0}, "repeat_penalty"),
+        ({"repeat_penalty": 1e-38}, "repeat_penalty"),
         ({"repetition_penalty": -1}, "repetition_penalty"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": [f"{n}" for n in range(33)]}, "stop"),
         ({"stop": ["a", ""]}, "stop"),
         ({"stop": ""}, "stop"),
         ({"logit_bias": {"word": 1}}, "logit_bias"),
         ({"logit_bias": {"-1": 1}}, "logit_bias"),
         ({"logit_bias": {"²": 1}}, "logit_bias"),
         ({"logit_bias": {"1": 101}}, "logit_bias"),
+        ({"logit_bias": {"1" * 4301: 1}}, "logit_bias"),
+        ({"store": True}, "store"),
+        ({"moderation": {"model": "m"}}, "moderation"),
+        ({"service_tier": "flex"}, "service_tier"),
+        ({"verbosity": "extreme"}, "verbosity"),
         ({"stream_options": {"include_usage": True}}, "stream_options"),
         ({"stream": False, "stream_options": {}}, "stream_options"),
         ({"reasoning_effort": "much"}, "reasoning_effort"),
@@ -77,6 +85,8 @@ def test_refused(fields: dict[str, Any], param: str) -> None:
 
 
 SET: dict[str, Any] = {
+    "store": True,
+    "moderation": {"model": "m"},
     "tools": [{"type": "function", "function": {"name": "f"}}],
     "functions": [{"name": "f"}],
     "tool_choice": "required",
@@ -148,6 +158,7 @@ def test_null_is_absent(field: str) -> None:
         {"user": "u", "store": False, "metadata": {"a": "b"}, "service_tier": "auto", "seed": 1},
         {"safety_identifier": "x", "prompt_cache_key": "k", "verbosity": "low", "parallel_tool_calls": True},
         {"not_heard_of": [1, 2]},
+        {"top_p": 0, "top_k": -1, "max_tokens": -1, "service_tier": "default", "stop": [f"{n}" for n in range(32)]},
         {"temperature": 0, "top_p": 1, "n": 16, "stop": ["a", "b", "c", "d"], "logit_bias": {"0": -100, "5": 100}},
         {"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}},
         {"messages": [{"role": role, "content": "x", "name": "n"} for role in ("system", "developer", "user", "tool")]},
@@ -164,6 +175,23 @@ def test_the_newer_limit_wins() -> None:
     assert request(max_tokens=5).limit == 5
     assert request(max_tokens=5, max_completion_tokens=3).limit == 3
     assert request().limit is None
+    assert request(max_tokens=5, max_completion_tokens=-1).limit is None
+
+
+def test_a_limit_of_nothing_is_refused_in_the_words_of_openai() -> None:
+    with pytest.raises(InvalidRequest, match=r"Invalid 'max_tokens': integer below minimum value\. Expected .* >= 1"):
+        check(request(max_tokens=0))
+
+
+def test_a_long_key_is_not_echoed_whole() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        check(request(logit_bias={"7" * 5000: 1}))
+    assert len(raised.value.message) < 200
+
+
+def test_metadata_is_text_by_text() -> None:
+    with pytest.raises(msgspec.ValidationError, match="metadata"):
+        request(metadata={"a": 1})
 
 
 @pytest.mark.parametrize(("stop", "stops"), [(None, ()), ("a", ("a",)), (["a", "b"], ("a", "b"))])

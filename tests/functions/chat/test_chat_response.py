@@ -34,7 +34,7 @@ EVENTS: list[ChatEvent] = [Text(0, "Hel"), Text(0, "lo"), Finish(0, "stop"), Don
 def test_the_order_of_a_stream() -> None:
     found = frames(request(), EVENTS)
     assert [frame["choices"][0]["delta"] for frame in found] == [
-        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": ""},
         {"content": "Hel"},
         {"content": "lo"},
         {},
@@ -56,7 +56,7 @@ def test_usage_comes_last_when_asked_for() -> None:
     assert found[-1]["choices"] == []
     assert found[-1]["usage"]["total_tokens"] == 10
     assert found[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 5
-    assert all("usage" not in frame for frame in found[:-1])
+    assert all(frame["usage"] is None for frame in found[:-1])
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False}, {"include_usage": None}])
@@ -66,7 +66,7 @@ def test_usage_does_not_come_unasked(options: Any) -> None:
 
 def test_an_answer_without_text_still_has_a_role() -> None:
     found = frames(request(), [Finish(0, "length"), Done(USAGE)])
-    assert [frame["choices"][0]["delta"] for frame in found] == [{"role": "assistant", "content": None}, {}]
+    assert [frame["choices"][0]["delta"] for frame in found] == [{"role": "assistant", "content": ""}, {}]
 
 
 def test_answers_interleave_by_index() -> None:

@@ -97,10 +97,7 @@ async def test_a_body_that_is_no_json(http: httpx.AsyncClient) -> None:
     assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize("missing", ["model", "messages"])
-async def test_what_must_be_there(http: httpx.AsyncClient, missing: str) -> None:
-    body = {"model": NAME, "messages": ASKED}
-    del body[missing]
-    answer = await http.post("/v1/chat/completions", json=body)
+async def test_messages_must_be_there(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/v1/chat/completions", json={"model": NAME})
     assert answer.status_code == 400
-    assert missing in json.dumps(answer.json()["error"])
+    assert "messages" in json.dumps(answer.json()["error"])

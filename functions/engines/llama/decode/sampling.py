@@ -19,6 +19,8 @@ from functions.engines.llama.model.native_library import lib, quick
 from host.errors import InvalidRequest
 
 _BAN = float("-inf")
+COLD = 1e-4
+"""Below this temperature the likeliest token is certain, and logits divided by it overflow."""
 _RANDOM = 0xFFFFFFFF
 
 
@@ -69,7 +71,7 @@ class Sampler:
     def __init__(self, vocabulary_size: int, sampling: Sampling, prompt: Sequence[int], *, context: int) -> None:
         self._bias = _biases(sampling)
         self._penalties = _penalties(sampling, prompt, context)
-        self._greedy = sampling.temperature <= 0
+        self._greedy = sampling.temperature < COLD
         self._candidates = Candidates(vocabulary_size, sampling.top_k)
         self._chain: Any = None if self._greedy else _chain(sampling)
 
